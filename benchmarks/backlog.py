@@ -10,9 +10,9 @@ from benchmarks.figures import Cost, Figures, Quantiles, prefixed
 from benchmarks.ground import ground
 from benchmarks.load import Load
 from benchmarks.spent import measured
-from mutirao.engine.lanes import LaneBook
-from mutirao.model.job import NewWorker
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.engine.claiming.lanes import LaneBook
+from mutirao.model.jobs.job import NewWorker
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.ports import Store
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)

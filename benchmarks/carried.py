@@ -15,7 +15,7 @@ from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import Load
 from benchmarks.spent import measured
-from mutirao.model.job import DEFAULT_QUEUE
+from mutirao.model.jobs.job import DEFAULT_QUEUE
 from mutirao.ports import Transport
 from mutirao.transports.memory import MemoryTransport
 

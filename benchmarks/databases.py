@@ -21,9 +21,9 @@ from benchmarks.member import memory_held
 from benchmarks.spent import Spent, counted
 from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
-from mutirao.model.job import Job, NewJob
+from mutirao.model.jobs.job import Job, NewJob
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 TASK = "mutirao.bench.begun"
 NAME = "mutirao_bench_"  # of the databases that are made on the server, before their number

@@ -13,8 +13,8 @@ from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import PAYLOAD, Load
 from benchmarks.spent import measured
-from mutirao.model.job import NewJob, NewWorker
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.job import NewJob, NewWorker
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 
 BATCH = 500  # jobs in a claim of the store alone, as a worker's largest
 

@@ -18,12 +18,12 @@ from sqlalchemy import ColumnElement, Connection, case, func, select
 from benchmarks.gauges import instruments
 from benchmarks.load import PREFIX, Load
 from mutirao.errors import ConfigurationError, MutiraoError, SchemaMissing
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.topics import task_of
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.topics.topics import task_of
 from mutirao.sql import migrations
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema import tables
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 Answer = TypeVar("Answer")
 

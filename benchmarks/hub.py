@@ -28,7 +28,7 @@ from mutirao.hub.protocol import HelloLine, Serves, WakeLine, line_of
 from mutirao.hub.service import HubSettings, serving
 from mutirao.notifiers.hub_access import VARIABLE
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 ANYWHERE = "127.0.0.1:0"
 PACE = 0.01  # seconds between two bursts of wakes

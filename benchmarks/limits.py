@@ -7,8 +7,8 @@ from benchmarks.drain import drained
 from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import Load
-from mutirao.model.job import NewWorker
-from mutirao.model.limits import Limit, Rule, pause_of
+from mutirao.model.jobs.job import NewWorker
+from mutirao.model.limits.limits import Limit, Rule, pause_of
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,7 +10,7 @@ from sqlalchemy import text
 
 from benchmarks import effects
 from mutirao.app import Mutirao
-from mutirao.model.job import DEFAULT_QUEUE, Job, NewJob
+from mutirao.model.jobs.job import DEFAULT_QUEUE, Job, NewJob
 from mutirao.ports import Transport
 from mutirao.tasks.task import Task
 

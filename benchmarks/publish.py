@@ -15,10 +15,10 @@ from benchmarks.load import PREFIX, Load, filling
 from mutirao.engine.identity import identity
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import MutiraoError
-from mutirao.model.job import Claim, Job, Wake
+from mutirao.model.jobs.job import Claim, Job, Wake
 from mutirao.model.moments import EPOCH
 from mutirao.sql.schema import tables
-from mutirao.tasks.topics import Topic
+from mutirao.tasks.topics.topics import Topic
 
 TOLD = (1_000, 100_000)
 WAITING = 10_000  # subscriptions, while it is measured what publishing costs

@@ -13,11 +13,11 @@ from sqlalchemy import URL, Engine, event
 
 from benchmarks.gauges import Gauges, Instruments, instruments
 from mutirao.client.portal import Portal
-from mutirao.model.job import Claim
+from mutirao.model.jobs.job import Claim
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers import own
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 PATIENCE = 2.0  # seconds that sessions may take to end, and with it to report what they did
 

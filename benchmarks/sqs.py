@@ -19,7 +19,7 @@ from uuid import uuid4
 from boto3.session import Session
 
 from benchmarks.figures import Figures
-from mutirao.model.message import Ack, Delivery, Message
+from mutirao.model.brokers.message import Ack, Delivery, Message
 from mutirao.transports.sqs import SQS
 from tests.support.servers import free_port
 

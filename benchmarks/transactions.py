@@ -17,7 +17,7 @@ from benchmarks.ground import Ground, ground
 from benchmarks.load import Load
 from benchmarks.spent import measured
 from mutirao.errors import MutiraoError
-from mutirao.model.job import NewJob, NewWorker
+from mutirao.model.jobs.job import NewJob, NewWorker
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

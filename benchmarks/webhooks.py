@@ -17,14 +17,14 @@ from benchmarks.load import PREFIX
 from benchmarks.posting import Posted, check, posted
 from benchmarks.receiver import ANSWERING, SILENT, receiver
 from mutirao import Mutirao
-from mutirao.model.endpoints import (
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.webhooks.endpoints import (
     FAIR_BY,
     TEST_TOPIC,
     USUAL_CONCURRENCY,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
 )
-from mutirao.model.job import NewJob
 from mutirao.sql.schema import tables
 from mutirao.sql.schema.endpoints import breaker, webhook_attempt
 from mutirao.webhooks import WebhookSettings, new_secret

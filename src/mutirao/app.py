@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import URL, Engine
 
+from mutirao.client.broker_publishing import alone, check_task, checked_transports
 from mutirao.client.consuming import Consuming
 from mutirao.client.endpoints import Endpoints
 from mutirao.client.events import Listening
@@ -18,21 +19,19 @@ from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal, blocking
-from mutirao.client.publishing import alone, check_task, checked_transports
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
 from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
+from mutirao.model.brokers.foreign import Decode
 from mutirao.model.findings import Finding, Level
-from mutirao.model.foreign import Decode
-from mutirao.model.job import MAX_PAYLOAD
-from mutirao.model.retry import RetryPolicy
+from mutirao.model.jobs.job import MAX_PAYLOAD
+from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.brokers import close_transports
-from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.tenants import Tenants
@@ -40,13 +39,14 @@ from mutirao.sql.connections.urls import shown
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
-from mutirao.tasks.arounds import Arounds
+from mutirao.sql.store.hub import AnnouncingStore
+from mutirao.tasks.around.hooks import Surroundings
+from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.around.registration import Arounds
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
-from mutirao.tasks.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.options import Duration, length_of_time
-from mutirao.tasks.publishing import TopicRegistry
-from mutirao.tasks.surroundings import Surroundings
+from mutirao.tasks.registration import TopicRegistry
 from mutirao.tasks.task import Task, refusals
 from mutirao.workers import Workers
 

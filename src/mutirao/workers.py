@@ -11,37 +11,37 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.engine.carried import check_together
-from mutirao.engine.carrying import Carrying, refuse_to_begin, served_alone
-from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.engine.fleet import Fleet, Serving
-from mutirao.engine.patched import refuse_patched
-from mutirao.engine.service import run
+from mutirao.engine.brokers.carried import check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
-from mutirao.engine.shared import Shared
-from mutirao.engine.task_checks import check_tasks
-from mutirao.engine.together import Together
-from mutirao.engine.worker import Worker
+from mutirao.engine.workers.broker_queues import Carrying, refuse_to_begin, served_alone
+from mutirao.engine.workers.checks import check_tasks
+from mutirao.engine.workers.combined import Together
+from mutirao.engine.workers.database import Worker
+from mutirao.engine.workers.embedded import EmbeddedWorker
+from mutirao.engine.workers.fleet import Fleet, Serving
+from mutirao.engine.workers.patched import refuse_patched
+from mutirao.engine.workers.process import run
+from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
-from mutirao.model.endpoints import PROBE_TASK, WEBHOOK_TASK
-from mutirao.model.foreign import Decode
-from mutirao.model.job import Home, Job, NewJob
-from mutirao.model.limits import Rule
-from mutirao.model.schedule import Schedule
-from mutirao.model.webhook_attempts import WebhookSettings
+from mutirao.model.brokers.foreign import Decode
+from mutirao.model.jobs.job import Home, Job, NewJob
+from mutirao.model.limits.limits import Rule
+from mutirao.model.schedules.schedule import Schedule
+from mutirao.model.webhooks.endpoints import PROBE_TASK, WEBHOOK_TASK
+from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.announcements import Announces
-from mutirao.sql.announcing import AnnouncingStore
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.tenants import Tenants
 from mutirao.sql.connections.urls import shown
-from mutirao.sql.store import SqlStore
-from mutirao.tasks.middleware import AttemptMiddleware
+from mutirao.sql.store.hub import AnnouncingStore
+from mutirao.sql.store.jobs import SqlStore
+from mutirao.tasks.around.middleware import AttemptMiddleware
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics import TopicApp
+from mutirao.tasks.topics.topics import TopicApp
 
 if TYPE_CHECKING:
     from mutirao.webhooks.deliveries import Deliveries

@@ -20,7 +20,7 @@ from sqlalchemy import (
 )
 
 from mutirao import Mutirao
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, job, live
 from tests.acceptance.chaos import app, told
 from tests.acceptance.chaos.audit import Row, audit, flaws, misfits

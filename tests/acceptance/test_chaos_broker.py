@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from tests.acceptance.chaos.blows import CRASH, CUT, PURGE
 from tests.acceptance.chaos.messages import Count
 from tests.acceptance.chaos.run import Plan, run

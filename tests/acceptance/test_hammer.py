@@ -11,7 +11,7 @@ from sqlalchemy import Connection, Executable, NullPool, create_engine, insert, 
 
 from mutirao import Mutirao
 from mutirao.errors import StoreBusy
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.schema.tables import counter, live, slot
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.audit import left_over, places_taken, whole

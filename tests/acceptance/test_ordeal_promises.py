@@ -11,7 +11,7 @@ import pytest
 from sqlalchemy import Connection, Executable, NullPool, create_engine, delete, insert, update
 
 from mutirao import Mutirao
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, counter, job, live, schedule, slot
 from tests.acceptance.ordeal import app, executions, promises
 from tests.acceptance.ordeal.journal import Execution, Journal

@@ -12,8 +12,8 @@ from mutirao.hub.address import parse_address
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.ports import Notifier, Store
 from mutirao.sql import migrations
-from mutirao.sql.announcing import AnnouncingStore
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.hub import AnnouncingStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance import NotifierContract
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.hubs import hub

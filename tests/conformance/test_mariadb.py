@@ -17,10 +17,10 @@ from sqlalchemy.orm import Session
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Level
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.limits import Limit, LimitOrigin
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Unique
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.limits.limits import Limit, LimitOrigin
 from mutirao.ports import Store
 from mutirao.sql import migrations
 from mutirao.sql.dialects.mysql import health_checks, session
@@ -33,8 +33,8 @@ from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import claim as claiming
 from mutirao.sql.rules.fairness import Turns
 from mutirao.sql.schema import tables, views
-from mutirao.sql.schema.instant import to_micros
-from mutirao.sql.store import SqlStore
+from mutirao.sql.schema.types import to_micros
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance import DriverContract, NotifierContract, StoreContract
 from mutirao.testing.conformance.fairness import of as fair_of
 from mutirao.testing.conformance.fairness import tenants

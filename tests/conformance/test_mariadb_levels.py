@@ -13,10 +13,10 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor
 
-from mutirao.model.job import NewJob
-from mutirao.model.uniqueness import How, Placed
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.uniqueness import How, Placed
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.enqueueing import EnqueueingContract
 from mutirao.testing.conformance.kit import deadline, due, finish, join, put, take, take_one
 from mutirao.testing.conformance.repeated import RepeatedContract, told

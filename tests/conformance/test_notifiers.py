@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier, Store
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance import NotifierContract
 from mutirao.testing.conformance.kit import at, deadline, due, join, put
 from mutirao.testing.conformance.notifier import IDLE, listening, until

@@ -25,8 +25,8 @@ from mutirao.errors import (
     TransportMismatch,
     TransportUnavailable,
 )
+from mutirao.model.brokers.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.model.findings import Level
-from mutirao.model.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import EventFeed, TellsEvents
 from mutirao.testing.conformance import EventsContract, TransportContract

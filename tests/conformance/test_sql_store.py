@@ -14,7 +14,7 @@ from sqlalchemy import make_url
 from mutirao.errors import ConfigurationError, SchemaMissing
 from mutirao.ports import Store
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance import DriverContract, StoreContract
 from mutirao.testing.conformance.kit import (
     NOW,

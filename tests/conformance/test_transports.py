@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 
 import pytest
 
-from mutirao.model.message import Delivery
+from mutirao.model.brokers.message import Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import Drops, EventFeed, TellsEvents
 from mutirao.testing.conformance import EventsContract, TransportContract

@@ -11,7 +11,7 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.ports import Store
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 # Databases that wake idle workers, as nearly all of these tests want it.
 _URLS = {"sqlite": "lite_url", "postgresql": "pg_url"}

@@ -20,8 +20,8 @@ from mutirao.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mutirao.model.job import Gives, Job, Transaction, Wake
-from mutirao.model.outcome import Settlement
+from mutirao.model.jobs.job import Gives, Job, Transaction, Wake
+from mutirao.model.jobs.outcome import Settlement
 from mutirao.ports import Attempt
 from tests.simulation.store import FleetStore
 from tests.simulation.world import Process

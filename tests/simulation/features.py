@@ -14,8 +14,8 @@ from typing import Any
 
 from mutirao import Graph, Job, Mutirao, OnDead, Retry, Supersede
 from mutirao.errors import DuplicateJob
-from mutirao.model.job import OutcomeKind
-from mutirao.model.uniqueness import OnConflict, Placed
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.keys.uniqueness import OnConflict, Placed
 from tests.simulation.fleet import Fleet
 from tests.simulation.store import Ended
 from tests.simulation.world import BEGINNING

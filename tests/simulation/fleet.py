@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from importlib import import_module
-from pkgutil import iter_modules
+from pkgutil import walk_packages
 from types import ModuleType
 from typing import Any
 
@@ -18,11 +18,11 @@ import mutirao.engine
 import mutirao.sql.dialects.sqlite
 from mutirao import Graph, Job, Mutirao
 from mutirao.client.graphs import GraphHandle
-from mutirao.engine import producer
-from mutirao.engine.heartbeat import Heartbeat
+from mutirao.engine.claiming import producer
+from mutirao.engine.liveness.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.worker import Worker
-from mutirao.model.job import NewJob, Wake
+from mutirao.engine.workers.database import Worker
+from mutirao.model.jobs.job import NewJob, Wake
 from tests.simulation.faults import Handle, Weather
 from tests.simulation.jobs import Noted, Story, application
 from tests.simulation.store import FleetStore
@@ -226,7 +226,7 @@ def _beat_in_loop(heartbeat: Heartbeat) -> None:
 
 
 def _modules(package: ModuleType) -> list[ModuleType]:
-    names = (each.name for each in iter_modules(package.__path__, f"{package.__name__}."))
+    names = (each.name for each in walk_packages(package.__path__, f"{package.__name__}."))
     return [*map(import_module, names)]
 
 

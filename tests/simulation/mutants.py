@@ -13,15 +13,15 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine import executor
-from mutirao.engine.completer import Completer
-from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.holdings import Holdings
+from mutirao.engine.claiming.lost_claims import Holdings
+from mutirao.engine.claiming.producer import Producer
+from mutirao.engine.claiming.unreadable_rows import Sieve
+from mutirao.engine.dispatch import executor
+from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import Loops
-from mutirao.engine.producer import Producer
-from mutirao.engine.sifting import Sieve
+from mutirao.engine.settling.completer import Completer
 from mutirao.engine.trouble import Trouble
-from mutirao.model.job import Claim, Lane
+from mutirao.model.jobs.job import Claim, Lane
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import uniqueness
 from tests.simulation import faults, run

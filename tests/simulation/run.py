@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
 
-from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT
-from mutirao.model import losses
-from mutirao.model.job import FINAL_OUTCOMES, NewJob
+from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
+from mutirao.model.jobs import lost_workers
+from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob
 from tests.simulation.features import Features
 from tests.simulation.fleet import SETTINGS, Fleet, patched
 from tests.simulation.jobs import MOST
@@ -226,7 +226,7 @@ class Run:
         for id, job in live.items():
             due = self._due(id, job)
             late = now - max(due, claimed_late.get(id, 0.0))
-            lost = losses.read(job.lost).workers
+            lost = lost_workers.read(job.lost).workers
             may_wait = lost >= LOST_RUNS_OF_SUSPECT or self._waits_in_turn(job.task)
             begun = job.worker is not None and (id, job.run) in self.fleet.story.starts
             if id in self.fleet.weather.unreadable:

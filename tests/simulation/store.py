@@ -8,16 +8,16 @@ from contextlib import nullcontext
 from datetime import datetime
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
-from mutirao.model.job import FINAL_OUTCOMES, Beat, OutcomeKind
-from mutirao.model.limits import LimitRecord, Rule
-from mutirao.model.schedule import Agenda, ScheduleRecord
-from mutirao.sql.applying import applied
+from mutirao.model.jobs.job import FINAL_OUTCOMES, Beat, OutcomeKind
+from mutirao.model.limits.limits import LimitRecord, Rule
+from mutirao.model.schedules.schedule import Agenda, ScheduleRecord
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Body
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, Execute, command, drive
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.store.applying import applied
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
 from tests.simulation.world import BEGINNING

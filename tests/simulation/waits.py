@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from itertools import count
 
 from mutirao import Job
-from mutirao.model.job import NewJob, Wake
+from mutirao.model.jobs.job import NewJob, Wake
 from tests.simulation.fleet import Fleet, patched
 from tests.simulation.run import contained
 from tests.simulation.world import World

@@ -14,7 +14,7 @@ from psycopg import Connection, errors, sql
 from sqlalchemy import make_url
 
 from mutirao.sql import migrations
-from mutirao.sql.dialects.postgresql import granting, grants
+from mutirao.sql.dialects.postgresql import grant_statements, grants
 from tests.support.postgresql import PostgresServer
 
 PASSWORD = "in-company"
@@ -47,7 +47,7 @@ class Company:
 
     def found(self, schema: str | None = None) -> None:
         """Make the tables, as a migrator with the privileges of one."""
-        self.administer(granting.sql(["migrator"], MIGRATOR, schema))
+        self.administer(grant_statements.sql(["migrator"], MIGRATOR, schema))
         migrations.upgrade(self.url(MIGRATOR), schema)
 
     def take_over(self) -> None:
@@ -60,7 +60,7 @@ class Company:
         """Make a login with the privileges of roles; return its URL. The migrator grants them."""
         self._employ(login)
         with self.owner() as owner:
-            owner.execute(granting.sql(roles, login, schema).encode())
+            owner.execute(grant_statements.sql(roles, login, schema).encode())
         return self.url(login)
 
     def url(self, login: str) -> str:

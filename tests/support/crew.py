@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mutirao.model.limits import LimitOrigin
-from mutirao.sql.store import SqlStore
+from mutirao.model.limits.limits import LimitOrigin
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.company import Company
 
 APPLICATION = ("enqueue", "keys", "supersede", "graphs", "inbox", "results")

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from mutirao.model.job import NewJob, NewWorker, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import JobFilter
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.store.jobs import SqlStore
 
 FAILED = "ValueError: no such order\nwith more lines"
 

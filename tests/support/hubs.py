@@ -14,7 +14,7 @@ from typing import Any
 
 from mutirao.hub.looking import LOOK_LIMIT, LookedAt
 from mutirao.hub.service import HubSettings, serving
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 ANYWHERE = "127.0.0.1:0"
 _LISTENS = re.compile(r"the hub listens at (\S+)")

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from mutirao.model.message import Delivery, Message
+from mutirao.model.brokers.message import Delivery, Message
 from mutirao.transports.sqs import SQS
 from mutirao.transports.sqs.consumer import SqsConsumer
 from mutirao.transports.sqs.leases import Timing

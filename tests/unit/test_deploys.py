@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from mutirao.engine.deploys import Deploys, Herald
 from mutirao.engine.loops import end_tasks
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.workers.upgrades import Deploys, Herald
 from mutirao.errors import ConfigurationError
 from mutirao.model.deploys import Deployed, Served, is_newer, named, taken_over
 from mutirao.transports.memory import MemoryTransport

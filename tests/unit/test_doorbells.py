@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.doorbell import Doorbell, doorbells_of, messages_of
-from mutirao.model.message import Message
+from mutirao.model.brokers.doorbell import Doorbell, doorbells_of, messages_of
+from mutirao.model.brokers.message import Message
 
 
 def bells(*ids: int, task: str = "greet", group: str | None = None) -> list[Doorbell]:

@@ -9,9 +9,10 @@ from math import inf
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.lanes import LaneBook
+from mutirao.engine.claiming.lanes import LaneBook
 from mutirao.errors import InvalidJob, InvalidTask
-from mutirao.model.fairness import (
+from mutirao.model.jobs.job import FairClaim, Lane, LaneHead, Wake
+from mutirao.model.limits.fairness import (
     fair_lane,
     fairness_value,
     is_fair,
@@ -21,7 +22,6 @@ from mutirao.model.fairness import (
     queue_of,
     shared,
 )
-from mutirao.model.job import FairClaim, Lane, LaneHead, Wake
 from mutirao.testing import MemoryStore
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)

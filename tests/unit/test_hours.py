@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.hours import (
+from mutirao.model.jobs.hours import (
     MICROS_PER_HOUR,
     Ended,
     FailureGroup,

@@ -17,7 +17,7 @@ from mutirao import GraphHandle, Handle, Mutirao, Task, Tasks
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.sql.registry import DIALECTS
-from mutirao.tasks.scheduling import Declarations
+from mutirao.tasks.schedule_declarations import Declarations
 from mutirao.tasks.task import Call
 from tests.support import import_spy
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import (
+from mutirao.model.jobs.job import (
     FINAL_OUTCOMES,
     UNCOUNTED_OUTCOMES,
     Claim,
@@ -19,8 +19,8 @@ from mutirao.model.job import (
     OutcomeKind,
     Wake,
 )
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 CLAIM = Claim(

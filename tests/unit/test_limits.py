@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 
 from mutirao import Mutirao
 from mutirao.federation import Federation, SigningKey
-from mutirao.model.endpoints import Endpoint, limit_name
-from mutirao.model.limits import (
+from mutirao.model.limits.limits import (
     Candidate,
     CounterName,
     Limit,
@@ -25,6 +24,7 @@ from mutirao.model.limits import (
     pause_of,
     value_of,
 )
+from mutirao.model.webhooks.endpoints import Endpoint, limit_name
 
 A, B = CounterName("a", ""), CounterName("b", "x")
 NOW = datetime(2026, 11, 21, tzinfo=UTC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.losses import NOTE, Losses, noted, read
+from mutirao.model.jobs.lost_workers import NOTE, Losses, noted, read
 
 
 @pytest.mark.parametrize(

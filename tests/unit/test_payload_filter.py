@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSubscription
-from mutirao.model.payload_filter import MAX_FILTER, check_filter, matches, value_at
+from mutirao.model.topics.payload_filter import MAX_FILTER, check_filter, matches, value_at
 
 PAYLOAD = {"n": 1, "yes": True, "none": None, "to": {"country": "BR"}, "list": [1], "a.b": 1}
 

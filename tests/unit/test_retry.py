@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.model.retry import (
+from mutirao.model.jobs.retry import (
     DEFAULT_MAX_ATTEMPTS,
     MIN_SNOOZE,
     SECONDS_PER_DAY,
@@ -22,7 +22,7 @@ from mutirao.model.retry import (
     Snooze,
     seconds,
 )
-from mutirao.model.retry_words import policy_in_words
+from mutirao.model.jobs.retry_words import policy_in_words
 
 attempts = st.integers(min_value=1, max_value=2**31 - 1)
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)

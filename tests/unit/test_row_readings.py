@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from mutirao.model import row_json
-from mutirao.model.graph_flags import flags_of
-from mutirao.model.limits import MAX_VALUE, value_of
+from mutirao.model.jobs.graph_flags import flags_of
+from mutirao.model.limits.limits import MAX_VALUE, value_of
 from mutirao.model.row_json import UnreadableRow
 from mutirao.sql.schema.json_text import read_raw
 
@@ -23,18 +23,18 @@ DIGITS = "9" * 5_000
 MAY_READ = {
     "model/row_json.py": "the one reading",
     "sql/schema/json_text.py": "the same, where values stay as they are written",
-    "tasks/conversion.py": "makes decoders for signatures",
-    "tasks/subscribing.py": "what a caller gives",
+    "tasks/signatures/conversion.py": "makes decoders for signatures",
+    "tasks/topics/subscription_options.py": "what a caller gives",
     "tasks/validation.py": "what a caller gives",
-    "tasks/parcels.py": "what a message of a broker says, and a claim that came from one",
+    "tasks/job_messages.py": "what a message of a broker says, and a claim that came from one",
     "client/jobs.py": "what a caller gives",
     "client/graphs.py": "a result, for the one who asks for it",
     "cli/options.py": "what somebody typed",
-    "model/doorbell.py": "a message of a broker: what fails is buried",
-    "model/token.py": "a message of a broker: what fails is buried",
-    "engine/child.py": "what the worker tells its own child process",
-    "engine/processes.py": "what a child process tells its worker",
-    "engine/deploys.py": "what another worker tells through a broker",
+    "model/brokers/doorbell.py": "a message of a broker: what fails is buried",
+    "model/schedules/token.py": "a message of a broker: what fails is buried",
+    "engine/calls/child.py": "what the worker tells its own child process",
+    "engine/calls/processes.py": "what a child process tells its worker",
+    "engine/workers/upgrades.py": "what another worker tells through a broker",
     "sql/statements/subscriptions.py": "the types of options that were read: it fails one alone",
     "hub/protocol.py": "what is told to a hub",
     "transports/": "messages and settings of brokers",

@@ -12,8 +12,8 @@ from sqlalchemy import make_url
 from mutirao import Mutirao
 from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.hub.address import parse_address
-from mutirao.model.shown import one_line, without_password
-from mutirao.model.webhook_rules import host_of
+from mutirao.model.display import one_line, without_password
+from mutirao.model.webhooks.webhook_rules import host_of
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.urls import parse_url, shown
 from mutirao.transports.rabbitmq import RabbitMQ

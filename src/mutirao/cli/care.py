@@ -12,7 +12,7 @@ from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.model.findings import Finding, Level
-from mutirao.model.job import FINAL_OUTCOMES, OutcomeKind
+from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 
 _OUTCOMES = sorted(str(outcome) for outcome in FINAL_OUTCOMES)
 

@@ -7,8 +7,8 @@ from typing import Any
 from mutirao.app import Mutirao
 from mutirao.cli.output import say
 from mutirao.errors import ConfigurationError, JobDied, ResultMissing, UnsafeUrl
-from mutirao.model.endpoints import EndpointRecord, subscription_of
-from mutirao.model.records import JobRecord
+from mutirao.model.jobs.records import JobRecord
+from mutirao.model.webhooks.endpoints import EndpointRecord, subscription_of
 
 HANDED_OUT_WITHIN = timedelta(hours=1)
 

@@ -23,9 +23,9 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.topics import warn_of_topics
-from mutirao.model.endpoints import EndpointRecord
-from mutirao.model.job import JobState
-from mutirao.model.webhook_rules import METHODS
+from mutirao.model.jobs.job import JobState
+from mutirao.model.webhooks.endpoints import EndpointRecord
+from mutirao.model.webhooks.webhook_rules import METHODS
 
 endpoint_id = click.argument("id")
 secret_file = option(

@@ -8,7 +8,7 @@ from mutirao.cli.options import as_json, ask, json_object, target
 from mutirao.cli.output import fields_of, print_done
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
-from mutirao.model.uniqueness import How
+from mutirao.model.keys.uniqueness import How
 from mutirao.tasks.options import CallTerms
 
 _SAID: dict[How, str] = {

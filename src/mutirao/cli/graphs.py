@@ -6,7 +6,7 @@ from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import as_json, ask, option, target
 from mutirao.cli.output import print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.records import GraphRecord, GraphState
+from mutirao.model.jobs.records import GraphRecord, GraphState
 
 id_ = click.argument("id", type=click.IntRange(min=1))
 

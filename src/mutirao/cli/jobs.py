@@ -24,9 +24,9 @@ from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
 from mutirao.errors import NothingToRedrive
-from mutirao.model.job import JobState
-from mutirao.model.records import JobRecord
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobRecord
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.tasks.change import ChangeTerms, change_of
 
 _NOT_LISTED = ("result", "payload", "attempts")

@@ -9,7 +9,7 @@ from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import Command, as_json, ask, duration, option, target
 from mutirao.cli.output import origin_of, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.limits import Limit, LimitRecord
+from mutirao.model.limits.limits import Limit, LimitRecord
 
 T = TypeVar("T")
 

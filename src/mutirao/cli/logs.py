@@ -11,7 +11,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from mutirao.model.shown import one_line
+from mutirao.model.display import one_line
 
 Format = Literal["text", "json"]
 _ECHOES = (

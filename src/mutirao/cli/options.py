@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from mutirao.app import Mutirao
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 from mutirao.model.lengths import is_length, length
-from mutirao.model.subscriptions import WhenDead
+from mutirao.model.topics.subscriptions import WhenDead
 
 FOREVER = "forever"
 POSITIVE = click.FloatRange(min=0, min_open=True)

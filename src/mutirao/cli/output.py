@@ -11,11 +11,11 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from mutirao.model.limits import LimitRecord
-from mutirao.model.message import MessageId
-from mutirao.model.schedule import ScheduleRecord
-from mutirao.model.shown import one_line as one_line_of
-from mutirao.model.subscriptions import SubscriptionRecord
+from mutirao.model.brokers.message import MessageId
+from mutirao.model.display import one_line as one_line_of
+from mutirao.model.limits.limits import LimitRecord
+from mutirao.model.schedules.schedule import ScheduleRecord
+from mutirao.model.topics.subscriptions import SubscriptionRecord
 from mutirao.tasks.handle import Handle
 
 Declared = LimitRecord | ScheduleRecord | SubscriptionRecord

@@ -7,7 +7,7 @@ import click
 from mutirao.cli import logs
 from mutirao.cli.options import beat_options, log_options, names_option, option, target
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.doorbell import MAX_TOGETHER
+from mutirao.model.brokers.doorbell import MAX_TOGETHER
 
 
 @click.command(cls=AppCommand)

@@ -18,7 +18,7 @@ from mutirao.cli.options import (
 )
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
+from mutirao.model.schedules.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
 T = TypeVar("T")
 

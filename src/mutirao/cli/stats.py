@@ -8,8 +8,8 @@ import click
 from mutirao.cli.options import as_json, ask, target
 from mutirao.cli.output import print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.model.job import JobState
-from mutirao.model.records import QueueCount, WorkerRecord
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import QueueCount, WorkerRecord
 
 
 @click.command(cls=AppCommand)

@@ -19,7 +19,7 @@ from mutirao.cli.options import (
     option,
     window,
 )
-from mutirao.model.uniqueness import OnConflict
+from mutirao.model.keys.uniqueness import OnConflict
 from mutirao.tasks.options import Conflict, Duration, KeyTerms, Tags, Version
 
 # How a text becomes a value of each type.

@@ -23,13 +23,13 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
-from mutirao.model.limits import Limit
-from mutirao.model.subscriptions import SubscriptionRecord
-from mutirao.model.topics import patterns_of
-from mutirao.model.uniqueness import OnConflict
+from mutirao.model.keys.uniqueness import OnConflict
+from mutirao.model.limits.limits import Limit
+from mutirao.model.topics.subscriptions import SubscriptionRecord
+from mutirao.model.topics.topics import patterns_of
 from mutirao.tasks.options import CallTerms
-from mutirao.tasks.subscribers import Subscriber
-from mutirao.tasks.topics import Topic
+from mutirao.tasks.topics.subscribers import Subscriber
+from mutirao.tasks.topics.topics import Topic
 
 id_ = click.argument("id")
 WITH_KEY = [str(each) for each in OnConflict if each is not OnConflict.ERROR]

@@ -14,7 +14,7 @@ from mutirao.cli.target import AppCommand, load_app
 from mutirao.client import transports as brokers
 from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.errors import ConfigurationError, UnknownJob
-from mutirao.model.message import DeadMessage
+from mutirao.model.brokers.message import DeadMessage
 from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
 

@@ -6,7 +6,7 @@ from typing import Any
 import click
 
 from mutirao.cli.options import Command, Listed, names_option, option
-from mutirao.model.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 
 
 def ports(text: str) -> str:

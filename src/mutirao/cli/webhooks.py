@@ -8,7 +8,7 @@ from mutirao.app import Mutirao
 from mutirao.cli import logs
 from mutirao.cli.options import POSITIVE, log_options, option
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
-from mutirao.model.endpoints import WEBHOOK_QUEUE
+from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
 from mutirao.workers import EXIT_WHEN_STUCK
 
 

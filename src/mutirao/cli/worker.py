@@ -26,8 +26,8 @@ from mutirao.cli.target import load_app
 from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
-from mutirao.model.job import OutcomeKind
-from mutirao.model.retry_words import ACCEPTED_FORMS, policy_in_words
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.retry_words import ACCEPTED_FORMS, policy_in_words
 from mutirao.workers import EXIT_WHEN_STUCK
 
 if TYPE_CHECKING:

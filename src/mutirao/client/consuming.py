@@ -4,8 +4,8 @@ from collections.abc import Callable
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.foreign import Decode
-from mutirao.model.job import Job
+from mutirao.model.brokers.foreign import Decode
+from mutirao.model.jobs.job import Job
 from mutirao.ports import Transport
 from mutirao.tasks.options import TaskTerms
 from mutirao.tasks.registry import TaskRegistry

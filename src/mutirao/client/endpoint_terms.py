@@ -4,10 +4,10 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Required, TypedDict
 
 from mutirao.errors import InvalidEndpoint
-from mutirao.model.endpoints import Body, Endpoint
-from mutirao.model.job import MAX_KEY
+from mutirao.model.jobs.job import MAX_KEY
+from mutirao.model.webhooks.endpoints import Body, Endpoint
 from mutirao.tasks.options import Duration, refuse_unknown
-from mutirao.tasks.topics import Topic
+from mutirao.tasks.topics.topics import Topic
 from mutirao.tasks.validation import check_text
 
 Topics = str | Topic[Any] | Iterable[str | Topic[Any]]

@@ -13,8 +13,11 @@ from mutirao.client import many
 from mutirao.client.endpoint_terms import EndpointTerms, PutEndpoint, Topics, endpoint_of
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidEndpoint, InvalidFilter, UnknownEndpoint
-from mutirao.model.breakers import BreakerName
-from mutirao.model.endpoints import (
+from mutirao.model.jobs.job import MAX_KEY, NewJob
+from mutirao.model.jobs.records import JobFilter, Which
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.webhooks.breakers import BreakerName
+from mutirao.model.webhooks.endpoints import (
     FIRST,
     PROBE_TASK,
     TEST_TOPIC,
@@ -26,9 +29,6 @@ from mutirao.model.endpoints import (
     subscription_of,
     without_secret,
 )
-from mutirao.model.job import MAX_KEY, NewJob
-from mutirao.model.records import JobFilter, Which
-from mutirao.model.uniqueness import Unique
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import Duration, length_of_time

@@ -3,8 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from mutirao.client.portal import Portal
-from mutirao.client.publishing import (
+from mutirao.client.broker_publishing import (
     NO_RESULTS,
     alone,
     check_apart,
@@ -13,13 +12,14 @@ from mutirao.client.publishing import (
     publish,
     publish_one,
 )
-from mutirao.model.job import NewJob
-from mutirao.model.message import MessageId
-from mutirao.model.uniqueness import Placed
+from mutirao.client.portal import Portal
+from mutirao.model.brokers.message import MessageId
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.uniqueness import Placed
 from mutirao.ports import Store, Transport
+from mutirao.tasks.around.middleware import Enqueueing, EnqueueMiddleware
 from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.handle import Handle, Results
-from mutirao.tasks.middleware import Enqueueing, EnqueueMiddleware
 from mutirao.tasks.validation import check_job
 
 

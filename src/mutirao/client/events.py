@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Self
 
 from mutirao.errors import ConfigurationError, TransportError
-from mutirao.model.events import EventKey, EventKind, JobEvent, filters_of
+from mutirao.model.jobs.events import EventKey, EventKind, JobEvent, filters_of
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import EventFeed, TellsEvents, teller_of

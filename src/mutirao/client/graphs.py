@@ -14,10 +14,10 @@ import msgspec
 from mutirao.client.enqueueing import Enqueuing
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing, WrongState
-from mutirao.model.graph import Chain, Graph, Group, OnDead, Step, as_part
-from mutirao.model.graph_plan import Plan, plan
-from mutirao.model.job import JobState, NewJob
-from mutirao.model.records import (
+from mutirao.model.graphs.graph import Chain, Graph, Group, OnDead, Step, as_part
+from mutirao.model.graphs.graph_plan import Plan, plan
+from mutirao.model.jobs.job import JobState, NewJob
+from mutirao.model.jobs.records import (
     Ending,
     GraphRecord,
     GraphState,
@@ -25,9 +25,9 @@ from mutirao.model.records import (
     checked_id,
     checked_limit,
 )
+from mutirao.tasks.around.middleware import Enqueueing
 from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.handle import Handle
-from mutirao.tasks.middleware import Enqueueing
 from mutirao.tasks.task import Task
 
 R = TypeVar("R")

@@ -11,7 +11,7 @@ from typing import Protocol
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import UnknownHost
-from mutirao.model.hosts import (
+from mutirao.model.federation.hosts import (
     BY,
     DELIVER,
     Amend,
@@ -20,8 +20,8 @@ from mutirao.model.hosts import (
     checked_concurrency,
     is_heard_from,
 )
-from mutirao.model.job import JobState
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 
 QUEUE = "federation"  # of the probes that an order may ask for

@@ -10,8 +10,8 @@ from typing import Any, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
-from mutirao.model.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
-from mutirao.model.records import (
+from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
+from mutirao.model.jobs.records import (
     JobFilter,
     JobRecord,
     QueueCount,
@@ -21,8 +21,8 @@ from mutirao.model.records import (
 )
 from mutirao.ports import Store
 from mutirao.tasks.change import ChangeTerms, change_of
-from mutirao.tasks.conversion import UNFIT, to_json
 from mutirao.tasks.options import refuse_unknown
+from mutirao.tasks.signatures.conversion import UNFIT, to_json
 from mutirao.tasks.task import Task
 
 MAX_REASONS_LISTED = 10  # of jobs that cannot be enqueued again

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import NamedTuple, TypeGuard
 
-from mutirao.client.publishing import alone, to_message
-from mutirao.model.schedule import Schedule
-from mutirao.model.token import Token, check_kept
+from mutirao.client.broker_publishing import alone, to_message
+from mutirao.model.schedules.schedule import Schedule
+from mutirao.model.schedules.token import Token, check_kept
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport, grouped
 from mutirao.ports.tokens import KeepsSchedules

@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidLimit, UnknownLimit
-from mutirao.model.limits import (
+from mutirao.model.limits.limits import (
     MAX_LIMIT_NAME,
     MAX_VALUE,
     Limit,

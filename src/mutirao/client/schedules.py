@@ -11,10 +11,10 @@ from typing import Any, Protocol, Required, Unpack
 from mutirao.client import many
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidSchedule
-from mutirao.model import schedule_rules
-from mutirao.model.cron import check_times
-from mutirao.model.job import NewJob
-from mutirao.model.schedule import (
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.cron import check_times
+from mutirao.model.schedules.schedule import (
     MAX_REASON,
     MAX_SCHEDULE_NAME,
     Amend,
@@ -28,7 +28,7 @@ from mutirao.model.schedule import (
 from mutirao.ports import Store
 from mutirao.tasks.handle import Handle, Results
 from mutirao.tasks.options import refuse_unknown
-from mutirao.tasks.scheduling import Declarations, check_is_job, in_lengths, schedule_of
+from mutirao.tasks.schedule_declarations import Declarations, check_is_job, in_lengths, schedule_of
 from mutirao.tasks.task import Task
 from mutirao.tasks.validation import check_job, check_text
 

@@ -1,7 +1,7 @@
 """The subscriptions of an application's database: `app.subscriptions`.
 
 Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
-`@app.subscriber` declares those of the code (`mutirao.tasks.publishing`).
+`@app.subscriber` declares those of the code (`mutirao.tasks.registration`).
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,14 +11,14 @@ from typing import Any, Protocol, Required, Unpack
 from mutirao.client import many
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidSubscription, UnknownSubscription
-from mutirao.model.job import NewJob
-from mutirao.model.subscriptions import Replay, Subscription, SubscriptionRecord
-from mutirao.model.topics import check_topic, task_of
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.topics.subscriptions import Replay, Subscription, SubscriptionRecord
+from mutirao.model.topics.topics import check_topic, task_of
 from mutirao.ports import Store
-from mutirao.tasks.subscribers import Subscriber
-from mutirao.tasks.subscribing import PutTerms, check_id, subscription_of
 from mutirao.tasks.task import Call, Task
-from mutirao.tasks.topics import Topic
+from mutirao.tasks.topics.subscribers import Subscriber
+from mutirao.tasks.topics.subscription_options import PutTerms, check_id, subscription_of
+from mutirao.tasks.topics.topics import Topic
 from mutirao.tasks.validation import check_job
 
 Handler = Subscriber[..., Any] | Call[..., Any] | str

@@ -18,10 +18,10 @@ from mutirao.errors import (
     TransportUnavailable,
     UnknownSchedule,
 )
+from mutirao.model.brokers.message import DECLARE, DeadMessage, Difference
 from mutirao.model.findings import Finding, Level
-from mutirao.model.message import DECLARE, DeadMessage, Difference
-from mutirao.model.schedule import Schedule
-from mutirao.model.token import ENDED
+from mutirao.model.schedules.schedule import Schedule
+from mutirao.model.schedules.token import ENDED
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
 from mutirao.ports.events import TellsEvents, teller_of

@@ -1,6 +1,6 @@
 """The part of an application that wakes workers, through its hub."""
 
-from mutirao.model.job import MAX_QUEUE_NAME, Wake
+from mutirao.model.jobs.job import MAX_QUEUE_NAME, Wake
 from mutirao.ports import Announcer
 from mutirao.tasks.validation import check_text
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from mutirao.engine.backoff import Backoff
-from mutirao.engine.logs import log
+from mutirao.aio import Backoff
 from mutirao.engine.loops import end_tasks
 from mutirao.engine.pulse import wait_for
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
-from mutirao.model.records import Ending
+from mutirao.log import log
+from mutirao.model.jobs.records import Ending
 from mutirao.ports import Notifier, Store
 
 CHECK_EVERY = 5.0  # seconds between checks if ends are notified

@@ -4,7 +4,7 @@ import os
 import socket
 
 from mutirao.engine.settings import WorkerSettings
-from mutirao.model.job import NewWorker
+from mutirao.model.jobs.job import NewWorker
 
 
 def identity(settings: WorkerSettings, version: str) -> NewWorker:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Any, Self, TypedDict, get_args
 
-from mutirao.engine.backoff import MAX_WAIT
-from mutirao.engine.job_log import JobLogMode
+from mutirao.aio import MAX_WAIT
+from mutirao.engine.dispatch.attempt_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.deploys import Served, is_version
-from mutirao.model.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
-from mutirao.model.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
-from mutirao.model.webhook_attempts import WebhookSettings
+from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
+from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
+from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text
 

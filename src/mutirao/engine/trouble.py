@@ -12,8 +12,7 @@ from math import inf
 from time import monotonic
 from typing import Literal
 
-from mutirao.engine.backoff import Backoff
-from mutirao.engine.logs import log
+from mutirao.aio import Backoff
 from mutirao.errors import (
     SchemaError,
     StoreGone,
@@ -21,6 +20,7 @@ from mutirao.errors import (
     TransportError,
     TransportUnavailable,
 )
+from mutirao.log import log
 from mutirao.ports.transport import is_for_people
 
 Once = Literal["outage", "text"]

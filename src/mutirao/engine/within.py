@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Coroutine
 from typing import Any
 
-from mutirao.engine.logs import log
+from mutirao.log import log
 from mutirao.ports import Store
 
 OPTIONAL_WRITES_LIMIT = 1.0  # seconds to write what is not essential, however short the grace is

@@ -17,7 +17,7 @@ from cryptography.hazmat.primitives.hashes import SHA256
 
 from mutirao.errors import UnverifiedActivity
 from mutirao.federation.keys import PublicKey
-from mutirao.federation.received import (
+from mutirao.federation.received_request import (
     WHOLE_NUMBER,
     ReceivedRequest,
     Version,

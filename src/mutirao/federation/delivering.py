@@ -16,8 +16,8 @@ from mutirao.errors import InvalidSecret
 from mutirao.federation.couriers import Couriers
 from mutirao.federation.keys import SigningKey
 from mutirao.federation.signing import sign_cavage, sign_rfc9421
-from mutirao.model.activities import Said, digest_of, repeats
-from mutirao.model.hosts import (
+from mutirao.model.federation.activities import Said, digest_of, repeats
+from mutirao.model.federation.hosts import (
     LONGEST_WAIT,
     RETRIED_AFTER_REFUSAL,
     Amend,
@@ -29,8 +29,8 @@ from mutirao.model.hosts import (
     fails,
     verdict,
 )
-from mutirao.model.job import Job
-from mutirao.model.retry import Cancel, Dead, Retry, Snooze, grown
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.retry import Cancel, Dead, Retry, Snooze, grown
 from mutirao.ports import Store
 from mutirao.webhooks import Answer, DeliveryFailure, Timeouts, WebhookRequest
 

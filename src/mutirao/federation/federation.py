@@ -20,8 +20,8 @@ from mutirao.errors import ConfigurationError, InvalidTask
 from mutirao.federation.couriers import Couriers
 from mutirao.federation.delivering import ActivityDelivery, Deliverer, InboxGone, KeyOf
 from mutirao.federation.outbox import Expand, Outbox, OutboxApp, Sender
-from mutirao.model.activities import RULE
-from mutirao.model.hosts import (
+from mutirao.model.federation.activities import RULE
+from mutirao.model.federation.hosts import (
     BY,
     DELIVER,
     PROBE,
@@ -30,19 +30,19 @@ from mutirao.model.hosts import (
     is_heard_from,
     probe_is_due,
 )
-from mutirao.model.job import Job
-from mutirao.model.limits import Limit, pace_of
-from mutirao.model.records import DeadJob
-from mutirao.model.retry import Retry, RetryPolicy
-from mutirao.model.supersede import Supersede
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.records import DeadJob
+from mutirao.model.jobs.retry import Retry, RetryPolicy
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.limits.limits import Limit, pace_of
 from mutirao.ports import Store
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.webhooks import Guard, Timeouts
 
 if TYPE_CHECKING:
-    from mutirao.engine.embedded import EmbeddedWorker
     from mutirao.engine.settings import WorkerTerms
+    from mutirao.engine.workers.embedded import EmbeddedWorker
 
 QUEUE = "federation"
 WINDOW = 5.0  # seconds

@@ -9,9 +9,9 @@ from typing import Any, Protocol
 
 from mutirao.errors import InvalidActivity, InvalidJob
 from mutirao.federation.delivering import ActivityDelivery
-from mutirao.model.activities import PUBLIC_NAMES, host_of, key_of, subject_of
-from mutirao.model.job import Job, NewJob
-from mutirao.model.retry import Dead
+from mutirao.model.federation.activities import PUBLIC_NAMES, host_of, key_of, subject_of
+from mutirao.model.jobs.job import Job, NewJob
+from mutirao.model.jobs.retry import Dead
 from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task

@@ -18,7 +18,7 @@ from http_message_signatures.algorithms import ED25519, RSA_PSS_SHA512, RSA_V1_5
 
 from mutirao.errors import UnverifiedActivity
 from mutirao.federation.keys import PublicKey
-from mutirao.federation.received import (
+from mutirao.federation.received_request import (
     ReceivedRequest,
     RequestSignature,
     Version,

@@ -11,7 +11,7 @@ from typing import Protocol
 from mutirao.errors import UnverifiedActivity
 from mutirao.federation.cavage import CavageSignature
 from mutirao.federation.keys import PublicKey, origin
-from mutirao.federation.received import ReceivedRequest, RequestSignature, Version
+from mutirao.federation.received_request import ReceivedRequest, RequestSignature, Version
 from mutirao.federation.rfc9421 import signatures_of
 
 TOLERANCE = 3_600.0  # seconds; Mastodon's own is twelve hours

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.shown import without_password
+from mutirao.model.display import without_password
 
 PORT = 8770
 FORMS = "tcp://127.0.0.1:8770, tls://hub.example:8770 or unix:///run/mutirao.sock"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from mutirao.hub.protocol import Serves, WakeLine
-from mutirao.model.fairness import queue_of
+from mutirao.model.limits.fairness import queue_of
 
 LATER = 3  # workers that look after the first ones
 MANY = 50  # jobs for which all are woken

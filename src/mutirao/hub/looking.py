@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mutirao.errors import MutiraoError
 from mutirao.hub.protocol import WakeLine
-from mutirao.model.job import LaneHead
+from mutirao.model.jobs.job import LaneHead
 from mutirao.ports import Store
 
 log = logging.getLogger("mutirao")

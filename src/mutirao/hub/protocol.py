@@ -8,7 +8,7 @@ from typing import Annotated, Any
 
 from msgspec import DecodeError, Meta, Struct, json
 
-from mutirao.model.lanes import Wake
+from mutirao.model.jobs.lanes import Wake
 
 MAX_LINE = 64 * 1024  # bytes
 Name = Annotated[str, Meta(max_length=1_000)]

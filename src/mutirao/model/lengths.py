@@ -3,7 +3,7 @@
 import re
 from datetime import timedelta
 
-from mutirao.model.retry import MAX_WAIT
+from mutirao.model.jobs.retry import MAX_WAIT
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _LENGTH = re.compile(rf"(\d+(?:\.\d+)?)([{''.join(_UNITS)}]?)")

@@ -25,7 +25,7 @@ from mutirao.hub.protocol import (
     line_of,
     told,
 )
-from mutirao.model.lanes import Wake
+from mutirao.model.jobs.lanes import Wake
 
 CONNECT = 5.0  # seconds that connecting, and the hub's first answer, may take
 RARELY, OFTEN = 15.0, 0.05  # seconds between two pings, at the most and at the least

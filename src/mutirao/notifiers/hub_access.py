@@ -12,7 +12,7 @@ from mutirao.errors import StoreUnavailable
 from mutirao.hub.address import Address, parse_address
 from mutirao.hub.protocol import Serves, WakeLine
 from mutirao.model.findings import Finding, Level
-from mutirao.model.lanes import Wake
+from mutirao.model.jobs.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
 

@@ -10,8 +10,8 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
-from mutirao.model.fairness import queue_of
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
+from mutirao.model.limits.fairness import queue_of
 from mutirao.model.row_json import UnreadableRow, read_list
 
 LATER = 3  # workers that look one after another, in case the first ones do not

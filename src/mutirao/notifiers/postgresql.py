@@ -16,7 +16,7 @@ from typing import Any
 from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 from mutirao.model.moments import EPOCH
 
 CHANNEL = "mutirao"

@@ -13,7 +13,7 @@ from contextlib import closing, suppress
 from sqlalchemy import URL, make_url
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 from mutirao.notifiers.files import FileWatch, Identity, identity_of, watching
 from mutirao.notifiers.new_jobs import NewJobs
 

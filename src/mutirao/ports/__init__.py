@@ -4,7 +4,7 @@ A backend implements these and passes the suites in `mutirao.testing.conformance
 nothing else about it.
 """
 
-from mutirao.model.job import Attempt
+from mutirao.model.jobs.job import Attempt
 from mutirao.ports.intake import Intake
 from mutirao.ports.notifier import Announcer, ChoosingNotifier, Notifier
 from mutirao.ports.records_api import RecordsApi

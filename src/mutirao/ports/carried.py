@@ -1,4 +1,4 @@
-"""The part of a store for jobs that a broker carries, as a protocol; see `mutirao.model.doorbell`.
+"""The part of a store for jobs that a broker carries, as a protocol; see `model.brokers.doorbell`.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -7,8 +7,8 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import Claim, Lane
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.jobs.job import Claim, Lane
 
 
 class CarriedApi(Protocol):

@@ -14,7 +14,7 @@ from time import monotonic
 from typing import NamedTuple, Protocol, runtime_checkable
 
 from mutirao.errors import TransportError
-from mutirao.model.events import EventKey, EventKind, JobEvent
+from mutirao.model.jobs.events import EventKey, EventKind, JobEvent
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import Transport
 

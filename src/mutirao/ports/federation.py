@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Protocol
 
-from mutirao.model.activities import Said
-from mutirao.model.hosts import Amend, Host, HostRecord
+from mutirao.model.federation.activities import Said
+from mutirao.model.federation.hosts import Amend, Host, HostRecord
 
 
 class FederationApi(Protocol):

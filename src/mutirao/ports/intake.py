@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from mutirao.model.graph_plan import Plan
-from mutirao.model.job import NewJob
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.job import NewJob
 
 
 class Intake(Protocol):
@@ -24,16 +24,16 @@ class Intake(Protocol):
         commit, with at most one notification per call. Jobs are streamed: memory does not grow with
         their number, except for the ids.
 
-        For a job with `unique`, `mutirao.model.uniqueness.judge` compares it with the job that
+        For a job with `unique`, `mutirao.model.keys.uniqueness.judge` compares it with the job that
         holds its key; the returned id is a `Placed`: the id of the job that holds the key
         afterwards. Of two transactions with the same key, the second waits until the first has
         ended. One whose `version` is less than that of the key's newest job is not written, however
         that job ended, until it is pruned. A replaced job is cancelled when the transaction
         commits; if it runs by then, the new job waits for it and is due once that job has left the
         live table. Jobs of others are not locked until the commit, so nobody has to wait in order
-        to settle one. With `Unique.supersede`, `mutirao.model.supersede.decide` compares the job
-        with the last live one of its key and decides which of the two remain; a superseded job is
-        cancelled at the commit if no attempt of it has started by then. What repeats the last
+        to settle one. With `Unique.supersede`, `mutirao.model.keys.supersede.decide` compares the
+        job with the last live one of its key and decides which of the two remain; a superseded job
+        is cancelled at the commit if no attempt of it has started by then. What repeats the last
         successful job, by a rule that drops it, is not written: the id is that job's. The remaining
         jobs of a key run one after another, in the order in which they were enqueued.
 

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator
 from typing import Protocol, runtime_checkable
 
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 
 
 class Notifier(Protocol):

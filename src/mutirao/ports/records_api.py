@@ -7,13 +7,13 @@ from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from mutirao.model.change import Change
-from mutirao.model.job import Attempt, Job
-from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
-from mutirao.model.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
-from mutirao.model.uniqueness import Unique
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import Attempt, Job
+from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.schedules.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+from mutirao.model.topics.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
 
 
 class RecordsApi(Protocol):
@@ -54,15 +54,15 @@ class RecordsApi(Protocol):
         """
         ...
 
-    # Schedules. The functions of `mutirao.model.schedule_rules` decide how one changes.
+    # Schedules. The functions of `mutirao.model.schedules.schedule_rules` decide how one changes.
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due, and the time until the next one is.
 
         A schedule is due if it is not paused and its next tick has come, or if it awaits the end of
         a job that is no longer live. If very many are due, only the first ones are returned, at
-        least `mutirao.model.schedule.MANY_DUE`. Schedules named in `without` are left out, as by
-        `tick_schedules`. Reads only.
+        least `mutirao.model.schedules.schedule.MANY_DUE`. Schedules named in `without` are left
+        out, as by `tick_schedules`. Reads only.
         """
         ...
 
@@ -101,12 +101,12 @@ class RecordsApi(Protocol):
     ) -> list[TickResult]:
         """Let due schedules tick, up to `limit` of them, in one transaction; return what became.
 
-        Each is changed as by `amend_schedule` with `mutirao.model.schedule_rules.tick`. Those that
-        have been due longest come first. Schedules that another transaction has locked are skipped,
-        never waited for, so several workers take different ones. Fewer than `limit` are taken if
-        they make very many jobs. One that cannot tick, because of its row or because the database
-        refuses what it makes, stays as it was and is returned with the error; the others are
-        written. Schedules named in `without` are left alone.
+        Each is changed as by `amend_schedule` with `mutirao.model.schedules.schedule_rules.tick`.
+        Those that have been due longest come first. Schedules that another transaction has locked
+        are skipped, never waited for, so several workers take different ones. Fewer than `limit`
+        are taken if they make very many jobs. One that cannot tick, because of its row or because
+        the database refuses what it makes, stays as it was and is returned with the error; the
+        others are written. Schedules named in `without` are left alone.
 
         Raises:
             StoreError: the database cannot be used, or refuses to tell which are due; nothing was
@@ -129,8 +129,8 @@ class RecordsApi(Protocol):
         """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
         ...
 
-    # Limits; see `mutirao.model.limits`. At no moment do more jobs of a limited queue, task or
-    # value of an argument run than the limit allows, whichever workers claim them. A rate never
+    # Limits; see `mutirao.model.limits.limits`. At no moment do more jobs of a limited queue, task
+    # or value of an argument run than the limit allows, whichever workers claim them. A rate never
     # lets more jobs start than its burst plus the tokens that have arrived since. A job is claimed
     # only if all of its limits have room; otherwise it is `blocked` and costs nothing until there
     # is room. The slots that a run holds are released when the run ends.
@@ -164,10 +164,10 @@ class RecordsApi(Protocol):
         """List the limits by name and key, with their current use."""
         ...
 
-    # Topics; see `mutirao.model.topics`. The job of a topic's task is a publication. A claim of a
-    # delivery has as arguments an object of `event`, the fields of `mutirao.model.topics.Event`,
-    # and `payload`, the publication's arguments. A publication is not pruned while a delivery of
-    # it is kept. A redriven delivery is one again.
+    # Topics; see `mutirao.model.topics.topics`. The job of a topic's task is a publication. A claim
+    # of a delivery has as arguments an object of `event`, the fields of
+    # `mutirao.model.topics.topics.Event`, and `payload`, the publication's arguments. A publication
+    # is not pruned while a delivery of it is kept. A redriven delivery is one again.
 
     async def put_subscription(
         self,

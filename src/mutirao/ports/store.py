@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Protocol
 
 from mutirao.model.deploys import Deployed
-from mutirao.model.job import (
+from mutirao.model.jobs.job import (
     Attempt,
     Beat,
     Claim,
@@ -21,13 +21,13 @@ from mutirao.model.job import (
     OutcomeKind,
     Transaction,
 )
-from mutirao.model.outcome import Settlement
-from mutirao.model.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
 from mutirao.ports.records_api import RecordsApi
-from mutirao.ports.sifting import SiftingApi
+from mutirao.ports.unreadable_rows import SiftingApi
 from mutirao.ports.webhooks_api import WebhooksApi
 
 
@@ -158,7 +158,7 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingA
         is stored, if it has one, the steps behind it are released (see `enqueue_graph`), and those
         who wait for its end are notified. Where an outcome `stops` the schedule that made its job,
         that is paused. All in one transaction. The return value may be a
-        `mutirao.model.limits.Settled`, which has the lanes in which other jobs became ready.
+        `mutirao.model.limits.limits.Settled`, which has the lanes in which other jobs became ready.
         """
         ...
 
@@ -285,12 +285,12 @@ class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingA
         """Record by which argument the jobs of each task are claimed fairly; None: by none.
 
         Applies to jobs that are enqueued from now on without `NewJob.fair_by`: in SQL, or by a
-        redrive. Fair jobs wait in lanes of their own (`mutirao.model.fairness.fair_lane`). There
-        `claim` takes the most urgent due job of each value, in rounds; each worker continues after
-        the value that was served last. None is expected before the bounds, as in other lanes. These
-        claims are `FairClaim`s, in the order of the rounds. One that is retried with an outcome
-        that is `apart` leaves them for the plain lane of its queue. In all other respects fair jobs
-        are ordinary jobs of the queue they were enqueued in.
+        redrive. Fair jobs wait in lanes of their own (`mutirao.model.limits.fairness.fair_lane`).
+        There `claim` takes the most urgent due job of each value, in rounds; each worker continues
+        after the value that was served last. None is expected before the bounds, as in other lanes.
+        These claims are `FairClaim`s, in the order of the rounds. One that is retried with an
+        outcome that is `apart` leaves them for the plain lane of its queue. In all other respects
+        fair jobs are ordinary jobs of the queue they were enqueued in.
         """
         ...
 

@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
-from mutirao.model.message import Cause, Difference, Message
+from mutirao.model.brokers.message import Cause, Difference, Message
 from mutirao.ports.transport import Transport
 
 

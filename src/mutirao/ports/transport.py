@@ -10,7 +10,7 @@ from math import inf
 from typing import Protocol
 
 from mutirao.errors import TransportDenied, TransportError, TransportUnavailable
-from mutirao.model.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
+from mutirao.model.brokers.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
 
 OnLost = Callable[[Sequence[Delivery]], None]
 

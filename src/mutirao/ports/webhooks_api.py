@@ -1,4 +1,4 @@
-"""The part of a store for endpoints and webhooks, as a protocol; see `mutirao.model.endpoints`.
+"""The part of a store for endpoints and webhooks, as a protocol; see `model.webhooks.endpoints`.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -7,10 +7,10 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Protocol
 
-from mutirao.model.breakers import BreakerName, BreakerTerms
-from mutirao.model.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
-from mutirao.model.outcome import Settlement
-from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+from mutirao.model.webhooks.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
+from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
 
 
 class WebhooksApi(Protocol):
@@ -105,8 +105,9 @@ class WebhooksApi(Protocol):
         written in the same commit if all attempts went well and no breaker is concerned, and
         returned as by `settle`. Others are left to whoever runs them.
 
-        By `mutirao.model.breakers.judge`. Who opens one also enqueues a job of `PROBE_TASK`, due
-        when it is time. An endpoint that answered 410, or has only failed for too long, is
+        By `mutirao.model.webhooks.breakers.judge`. Who opens one also enqueues a job of
+        `PROBE_TASK`, due when it is time. An endpoint that answered 410, or has only failed for too
+        long, is
         disabled: it gets no more deliveries, those it has are held, and a publication on
         `DISABLED_TOPIC` says why. Attempts are pruned with their jobs.
         """

@@ -4,18 +4,18 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Unpack
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.job import MAX_PAYLOAD, NewJob
-from mutirao.model.limits import Limit
-from mutirao.model.schedule import Terms
+from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
+from mutirao.model.limits.limits import Limit
+from mutirao.model.schedules.schedule import Terms
+from mutirao.tasks.around.hooks import Surroundings
 from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import several_limits
-from mutirao.tasks.publishing import TopicRegistry
-from mutirao.tasks.scheduling import Declarations, Declaring
-from mutirao.tasks.surroundings import Surroundings
+from mutirao.tasks.registration import TopicRegistry
+from mutirao.tasks.schedule_declarations import Declarations, Declaring
 from mutirao.tasks.task import Task, TaskApp
-from mutirao.tasks.topics import TopicApp
+from mutirao.tasks.topics.topics import TopicApp
 
 
 class Tasks(TopicRegistry):

@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, TypedDict
 
 from mutirao.errors import InvalidJob
-from mutirao.model.change import Change
+from mutirao.model.jobs.change import Change
 from mutirao.tasks.options import Duration, length_of_time, refuse_unknown
 from mutirao.tasks.validation import check_attempts, check_priority, check_queue, check_when
 

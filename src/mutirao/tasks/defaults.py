@@ -5,8 +5,8 @@ from math import inf
 from typing import NamedTuple
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.retry import MAX_WAIT, RetryPolicy, policy_of
-from mutirao.model.retry_words import policy_in_words
+from mutirao.model.jobs.retry import MAX_WAIT, RetryPolicy, policy_of
+from mutirao.model.jobs.retry_words import policy_in_words
 from mutirao.tasks.options import TaskOptions
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, overload
 
 from mutirao.errors import WrongState
-from mutirao.model.uniqueness import NOTHING_WRITTEN, How
+from mutirao.model.keys.uniqueness import NOTHING_WRITTEN, How
 
 R = TypeVar("R", covariant=True)
 V = TypeVar("V")

@@ -15,11 +15,11 @@ from math import inf
 from typing import Annotated, Any, Literal, Self, TypedDict
 
 from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
-from mutirao.model.job import DEFAULT_QUEUE, NewJob
-from mutirao.model.limits import Limit
-from mutirao.model.retry import MAX_WAIT, RetryPolicy, policy_of, seconds
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
+from mutirao.model.jobs.job import DEFAULT_QUEUE, NewJob
+from mutirao.model.jobs.retry import MAX_WAIT, RetryPolicy, policy_of, seconds
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import FOREVER, OnConflict, Unique
+from mutirao.model.limits.limits import Limit
 from mutirao.tasks.results import keeping
 
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]

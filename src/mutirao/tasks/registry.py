@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from mutirao.errors import InvalidTask, UnknownTask
-from mutirao.model.job import Job
+from mutirao.model.jobs.job import Job
 from mutirao.tasks.options import TaskOptions, TaskTerms
 from mutirao.tasks.task import Task, TaskApp, check_each
 from mutirao.tasks.validation import check_job, check_unique

@@ -8,9 +8,9 @@ from math import inf
 from typing import Any
 
 from mutirao.errors import InvalidResult, InvalidTask
-from mutirao.model.job import KeptResult
-from mutirao.model.retry import MAX_WAIT, seconds
-from mutirao.tasks.conversion import UNFIT, to_json
+from mutirao.model.jobs.job import KeptResult
+from mutirao.model.jobs.retry import MAX_WAIT, seconds
+from mutirao.tasks.signatures.conversion import UNFIT, to_json
 
 MAX_RESULT = 1 << 20  # bytes of JSON
 

@@ -13,23 +13,23 @@ from math import inf
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from mutirao.errors import InvalidArguments, InvalidTask
-from mutirao.model.graph import Reference
-from mutirao.model.graph_flags import KEEPS_RESULT, flags_of
-from mutirao.model.job import Keep, NewJob
-from mutirao.model.limits import Whose
-from mutirao.model.records import DeadJob
-from mutirao.model.retry import RetryPolicy
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import Unique
+from mutirao.model.graphs.graph import Reference
+from mutirao.model.jobs.graph_flags import KEEPS_RESULT, flags_of
+from mutirao.model.jobs.job import Keep, NewJob
+from mutirao.model.jobs.records import DeadJob
+from mutirao.model.jobs.retry import RetryPolicy
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.limits.limits import Whose
+from mutirao.tasks.around.hooks import Inside, Surroundings
 from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
-from mutirao.tasks.other_words import OtherWords
+from mutirao.tasks.other_libraries import OtherWords
 from mutirao.tasks.probing import Probed
 from mutirao.tasks.results import kept_result
-from mutirao.tasks.signature import Signature
-from mutirao.tasks.surroundings import Inside, Surroundings
+from mutirao.tasks.signatures.signature import Signature
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)

@@ -12,7 +12,7 @@ from typing import Any, TypeGuard
 import msgspec
 
 from mutirao.errors import InvalidJob
-from mutirao.model.job import (
+from mutirao.model.jobs.job import (
     MAX_KEY,
     MAX_PRIORITY,
     MAX_QUEUE_NAME,
@@ -20,10 +20,10 @@ from mutirao.model.job import (
     MIN_PRIORITY,
     NewJob,
 )
-from mutirao.model.lanes import FAIR_LANE_PREFIX, RUNG_LANE_PREFIX
-from mutirao.model.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
-from mutirao.model.uniqueness import FOREVER, OnConflict, Unique
-from mutirao.tasks.conversion import UNFIT, to_json
+from mutirao.model.jobs.lanes import FAIR_LANE_PREFIX, RUNG_LANE_PREFIX
+from mutirao.model.jobs.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
+from mutirao.model.keys.uniqueness import FOREVER, OnConflict, Unique
+from mutirao.tasks.signatures.conversion import UNFIT, to_json
 
 # An escaped NUL: \u0000 after an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)(?:\\\\)*\\u0000")

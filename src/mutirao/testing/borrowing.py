@@ -4,7 +4,7 @@ from mutirao.errors import WrongState
 from mutirao.ports import Store
 from mutirao.sql.connections.borrowed import BorrowedEngines
 from mutirao.sql.drivers.borrowing import Borrowed
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.memory import InCallersThread, MemoryStore
 
 

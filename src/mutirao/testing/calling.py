@@ -9,8 +9,8 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
-from mutirao.engine.pausing import Pauser
-from mutirao.engine.threads import ThreadCall, Threads, perform
+from mutirao.engine.calls.threads import ThreadCall, Threads, perform
+from mutirao.engine.duties.pausing import Pauser
 from mutirao.testing.memory import at_once
 
 R = TypeVar("R")

@@ -9,9 +9,9 @@ from typing import Any, overload
 import msgspec
 
 from mutirao.app import Mutirao
-from mutirao.model.records import JobFilter, JobRecord
+from mutirao.model.jobs.records import JobFilter, JobRecord
 from mutirao.ports import Store
-from mutirao.tasks.conversion import to_json
+from mutirao.tasks.signatures.conversion import to_json
 from mutirao.tasks.task import Task
 from mutirao.testing.inlining import InlineStore
 from mutirao.testing.memory import MemoryStore, at_once

@@ -7,23 +7,23 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
 from mutirao.app import Mutirao
-from mutirao.engine.completer import Completer
-from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.executor import Executor
+from mutirao.engine.calls.processes import Processes
+from mutirao.engine.calls.progress import ProgressWriter
+from mutirao.engine.calls.threads import Threads
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.duties.pausing import Pauser
 from mutirao.engine.identity import identity
-from mutirao.engine.pausing import Pauser
-from mutirao.engine.processes import Processes
-from mutirao.engine.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.slots import Slots
-from mutirao.engine.threads import Threads
+from mutirao.engine.settling.completer import Completer
 from mutirao.errors import WrongState
-from mutirao.model.job import Claim, NewWorker, OutcomeKind
+from mutirao.model.jobs.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
 from mutirao.sql.drivers.borrowing import Borrowed
 from mutirao.tasks.connection import NOT_GIVEN, given
-from mutirao.tasks.publishing import subscriptions_of
+from mutirao.tasks.registration import subscriptions_of
 from mutirao.tasks.task import check_each
 from mutirao.testing.borrowing import BorrowingStore
 from mutirao.testing.calling import CallersPauser, CallersThread

@@ -11,18 +11,19 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Text, bindparam, select, type_coerce, update
 
-from mutirao.engine import job_log, outcomes
-from mutirao.engine.probing import until_done
-from mutirao.engine.running import Running
-from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.graph_plan import Plan
-from mutirao.model.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import Progress
-from mutirao.model.uniqueness import PARKED
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.dispatch import attempt_log
+from mutirao.engine.dispatch.probes import until_done
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
+from mutirao.model.jobs.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.records import Progress
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.schema.tables import job, json_columns, live, next_run
 from mutirao.sql.statements import graphs
-from mutirao.tasks.middleware import AttemptMiddleware, around_attempt
+from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
 from mutirao.testing.memory import MemoryStore, at_once
 from mutirao.testing.transactions import SessionFactory
@@ -157,9 +158,9 @@ class InlineStore(MemoryStore):
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 
-        job_log.started(claim)
+        attempt_log.started(claim)
         outcome = await around_attempt(self._middleware, job, perform, judge)
-        job_log.ended(claim, outcome, running.started, errors[0] if errors else None)
+        attempt_log.ended(claim, outcome, running.started, errors[0] if errors else None)
         self._settle_one(running, outcome)
         if errors:
             raise errors[0]

@@ -15,17 +15,17 @@ from weakref import finalize
 from sqlalchemy import Connection, delete, exists, select
 
 from mutirao.errors import ConfigurationError, StaleRun, UnsupportedConnection, WrongState
-from mutirao.model.graph_plan import Plan
-from mutirao.model.job import Gives, Job, NewJob, Transaction
-from mutirao.model.limits import Settled
-from mutirao.model.outcome import completion
-from mutirao.model.uniqueness import Placed
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.job import Gives, Job, NewJob, Transaction
+from mutirao.model.jobs.outcome import completion
+from mutirao.model.keys.uniqueness import Placed
+from mutirao.model.limits.limits import Settled
 from mutirao.ports import Attempt
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema.tables import live
 from mutirao.sql.statements import inbox, job_admin
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.transactions import MemoryTransaction, SessionFactory
 
 SHARED_MEMORY = (3, 36)  # the version of SQLite from which on threads share a database in memory

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 from uuid import UUID
 
-from mutirao.model.foreign import Decode, Decoded, ForeignMessage
+from mutirao.model.brokers.foreign import Decode, Decoded, ForeignMessage
 
 __all__ = ["Decode", "Decoded", "ForeignMessage", "celery", "json_arguments", "kombu"]
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, get_args, get_type_hints
 import msgspec
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.message import Mode
+from mutirao.model.brokers.message import Mode
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance

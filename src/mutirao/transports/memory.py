@@ -21,8 +21,8 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
-from mutirao.model.foreign import ForeignMessage
-from mutirao.model.message import (
+from mutirao.model.brokers.foreign import ForeignMessage
+from mutirao.model.brokers.message import (
     Ack,
     Again,
     Bury,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from uuid import uuid4
 
 from mutirao.errors import TransportError, TransportUnavailable
-from mutirao.model.events import EventKey, JobEvent
+from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import Dropped, EventFeed
 
 

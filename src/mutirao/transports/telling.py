@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from mutirao.model.events import EventKey, JobEvent
+from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import Drops
 
 MOST_WAITING = 10_000  # events

@@ -12,8 +12,8 @@ except ImportError as missing:
         "Install the extra that brings it: pip install 'mutirao[webhooks]'"
     ) from missing
 
-from mutirao.model.breakers import BreakerTerms
-from mutirao.model.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.breakers import BreakerTerms
+from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.webhooks.answer import Answer, DeliveryFailure
 from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard, Target

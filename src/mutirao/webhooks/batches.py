@@ -12,11 +12,11 @@ from contextlib import contextmanager
 from time import monotonic
 from typing import NamedTuple
 
-from mutirao.model.breakers import BreakerTerms
-from mutirao.model.endpoints import Endpoint, UnreadableEndpoint
-from mutirao.model.limits import Settled
-from mutirao.model.outcome import Completion
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.jobs.outcome import Completion
+from mutirao.model.limits.limits import Settled
+from mutirao.model.webhooks.breakers import BreakerTerms
+from mutirao.model.webhooks.endpoints import Endpoint, UnreadableEndpoint
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.ports import Store
 
 # Seconds; so long after a change attempts may begin as it was before. At 2,000 deliveries a second

@@ -15,7 +15,7 @@ from urllib.parse import urljoin
 import httpx2
 
 from mutirao.errors import SignerFailed, UnsafeUrl
-from mutirao.model.webhook_rules import FRAMING, check_headers, shown_url
+from mutirao.model.webhooks.webhook_rules import FRAMING, check_headers, shown_url
 from mutirao.webhooks.answer import Answer, DeliveryFailure, blanked, failure_of, retry_after
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.request import WebhookRequest

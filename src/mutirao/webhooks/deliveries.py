@@ -16,8 +16,15 @@ import httpx2
 import msgspec
 
 from mutirao.errors import ConfigurationError, InvalidEndpoint, UnsafeUrl, WebhookFailed
-from mutirao.model.breakers import BreakerName
-from mutirao.model.endpoints import (
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.outcome import completing, lending
+from mutirao.model.jobs.retry import Cancel, Dead, Retry
+from mutirao.model.limits.limits import Rule
+from mutirao.model.moments import EPOCH
+from mutirao.model.row_json import storable
+from mutirao.model.topics.topics import Event, task_of
+from mutirao.model.webhooks.breakers import BreakerName
+from mutirao.model.webhooks.endpoints import (
     DISABLED_TOPIC,
     FAIR_BY,
     PROBE_TASK,
@@ -28,18 +35,16 @@ from mutirao.model.endpoints import (
     UnreadableEndpoint,
     subscription_of,
 )
-from mutirao.model.job import Job
-from mutirao.model.limits import Rule
-from mutirao.model.moments import EPOCH
-from mutirao.model.outcome import completing, lending
-from mutirao.model.retry import Cancel, Dead, Retry
-from mutirao.model.row_json import storable
-from mutirao.model.topics import Event, task_of
-from mutirao.model.webhook_attempts import ASKS_TO_WAIT, GONE, WebhookAttempt, WebhookSettings
+from mutirao.model.webhooks.webhook_attempts import (
+    ASKS_TO_WAIT,
+    GONE,
+    WebhookAttempt,
+    WebhookSettings,
+)
 from mutirao.ports import Store
 from mutirao.tasks.options import TaskOptions
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics import Topic, TopicApp
+from mutirao.tasks.topics.topics import Topic, TopicApp
 from mutirao.webhooks.answer import Answer, DeliveryFailure
 from mutirao.webhooks.batches import AttemptWriter, KnownEndpoints
 from mutirao.webhooks.courier import Courier

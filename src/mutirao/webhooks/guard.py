@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from ipaddress import AddressValueError, IPv4Address, IPv6Address, ip_address, ip_network
 
 from mutirao.errors import ConfigurationError, UnsafeUrl
-from mutirao.model.webhook_rules import shown_url
+from mutirao.model.webhooks.webhook_rules import shown_url
 from mutirao.webhooks.ranges import Address, Network, danger
 
 Resolve = Callable[[str, int], Awaitable[Sequence[str]]]

@@ -16,7 +16,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from mutirao.errors import InvalidSecret
-from mutirao.model.webhook_rules import (
+from mutirao.model.webhooks.webhook_rules import (
     HALF,
     PRIVATE,
     PUBLIC,

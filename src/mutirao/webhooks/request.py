@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 
 from mutirao.errors import InvalidEndpoint
-from mutirao.model.webhook_rules import METHODS, MOST_REDIRECTS, PUBLIC, check_headers
+from mutirao.model.webhooks.webhook_rules import METHODS, MOST_REDIRECTS, PUBLIC, check_headers
 from mutirao.webhooks.answer import KEPT
 from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.signing import checked_id

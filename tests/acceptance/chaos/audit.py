@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, func, select
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import job, live
 from tests.acceptance.chaos.app import rows
 from tests.acceptance.shared.histories import Attempt, histories, miscounts

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Engine, NullPool, Table, create_engine, func,
 from sqlalchemy.exc import OperationalError
 
 from mutirao import Mutirao
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import live
 from tests.acceptance.chaos import app, blows, messages, told

@@ -13,9 +13,9 @@ from typing import Any
 from sqlalchemy import Connection, select
 
 from mutirao import Mutirao
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import delivery
-from mutirao.tasks.subscribing import SubscriptionTerms
+from mutirao.tasks.topics.subscription_options import SubscriptionTerms
 from tests.acceptance.chaos import app
 from tests.acceptance.chaos.audit import flaws
 from tests.acceptance.shared.histories import histories

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from sqlalchemy import ColumnElement, Connection, and_, exists, func, or_, select
 
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.schema.tables import (
     attempt,
     counter,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mutirao import Limit
 from mutirao.errors import NothingToRedrive, UnknownGraph, UnknownLimit, WorkerGone
-from mutirao.model.job import JobState, NewWorker, OutcomeKind
+from mutirao.model.jobs.job import JobState, NewWorker, OutcomeKind
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.hand import Hand
 from tests.acceptance.hammer.operation import Operation

@@ -10,7 +10,7 @@ from time import monotonic, time
 
 from sqlalchemy import Connection, select
 
-from mutirao.model.job import UNCOUNTED_OUTCOMES, OutcomeKind
+from mutirao.model.jobs.job import UNCOUNTED_OUTCOMES, OutcomeKind
 from mutirao.sql.schema.tables import attempt, live
 from tests.acceptance.ordeal.app import MOST
 from tests.acceptance.ordeal.journal import Execution

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 
 from sqlalchemy import Connection, func, select
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, job, live
 from tests.acceptance.ordeal import app, executions, promises
 from tests.acceptance.ordeal.findings import Findings

@@ -8,7 +8,7 @@ from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 
 
 @dataclass(slots=True)

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, not_, select
 
-from mutirao.model.job import FINAL_OUTCOMES, OutcomeKind
+from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 from mutirao.sql.schema.tables import attempt, counter, job, live, schedule, slot
 from tests.acceptance.ordeal.app import MOST, SCHEDULED, TRANSACTIONAL, effects
 from tests.acceptance.ordeal.reading import some

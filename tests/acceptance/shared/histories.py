@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from mutirao.model.job import UNCOUNTED_OUTCOMES, OutcomeKind
+from mutirao.model.jobs.job import UNCOUNTED_OUTCOMES, OutcomeKind
 from mutirao.sql.schema.tables import attempt
 
 

@@ -7,8 +7,8 @@ import pytest
 from benchmarks.ground import ground
 from mutirao import Mutirao
 from mutirao.errors import ConfigurationError
-from mutirao.model.job import NewWorker
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import NewWorker
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.benchmarks.conftest import Bench
 
 DRAIN = ("drain", "--jobs", 10)

@@ -10,9 +10,9 @@ from sqlalchemy import text
 
 from mutirao import Job, Mutirao
 from mutirao.errors import TransportError
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import JobState
-from mutirao.model.message import Message
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.brokers.message import Message
+from mutirao.model.jobs.job import JobState
 from mutirao.transports.memory import MemoryTransport
 from tests.support.waiting import until
 

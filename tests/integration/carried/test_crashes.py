@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.engine import doorbells
+from mutirao.engine.brokers import doorbells
 from mutirao.errors import TransportError
-from mutirao.model.job import JobState, NewJob
-from mutirao.model.message import Message
+from mutirao.model.brokers.message import Message
+from mutirao.model.jobs.job import JobState, NewJob
 from mutirao.testing.conformance.kit import newcomer
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.relay import duty_of
+from mutirao.engine.brokers.relay import duty_of
 from mutirao.errors import ConfigurationError, TransportError
-from mutirao.model.doorbell import doorbells_of
-from mutirao.model.message import Message
-from mutirao.sql.store import SqlStore
+from mutirao.model.brokers.doorbell import doorbells_of
+from mutirao.model.brokers.message import Message
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
 from tests.support.waiting import until
@@ -136,7 +136,7 @@ async def test_nothing_to_relay(shop: Shop) -> None:
 
 async def test_the_end_of_a_relay_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker is asked to confirm is waited for, until the grace period is ended."""
-    monkeypatch.setattr("mutirao.engine.worker.RETIRE_LIMIT", 0.0)
+    monkeypatch.setattr("mutirao.engine.workers.database.RETIRE_LIMIT", 0.0)
     begun = asyncio.Event()
 
     async def publish(messages: Sequence[Message]) -> list[TransportError | None]:

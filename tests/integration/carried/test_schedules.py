@@ -9,7 +9,7 @@ from itertools import pairwise
 
 from mutirao import Job, Mutirao
 from mutirao.errors import TransportError
-from mutirao.model.message import Message
+from mutirao.model.brokers.message import Message
 from mutirao.transports.memory import MemoryTransport
 from tests.support.waiting import until
 

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
-from mutirao.client import publishing
-from mutirao.engine import carrying
-from mutirao.engine.executor import MAX_LOST_RUNS
+from mutirao.client import broker_publishing
+from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
+from mutirao.engine.workers import broker_queues
 from mutirao.errors import (
     ConfigurationError,
     InvalidJob,
@@ -26,9 +26,9 @@ from mutirao.errors import (
     WorkerStuck,
     WrongState,
 )
+from mutirao.model.brokers.message import DeadMessage, Message
 from mutirao.model.findings import Finding, Level
-from mutirao.model.job import NewJob
-from mutirao.model.message import DeadMessage, Message
+from mutirao.model.jobs.job import NewJob
 from mutirao.ports.transport import OnLost
 from mutirao.sql.drivers import steps
 from mutirao.testing import capture, drain
@@ -224,7 +224,7 @@ async def test_what_comes_sooner_than_asked(
         raise StoreUnavailable("nobody answers")
 
     monkeypatch.setattr(app.store, "aenqueue", away)
-    monkeypatch.setattr(carrying, "PATIENCE", 0.0)
+    monkeypatch.setattr(broker_queues, "PATIENCE", 0.0)
     async with app.worker(queues=["mail"]):
         await send.aenqueue()
         await until(lambda: len(attempts) == 3)
@@ -249,7 +249,7 @@ async def test_many_are_read_as_they_are_handed_in(
     app: Mutirao, broker: MemoryTransport, monkeypatch: pytest.MonkeyPatch, queue: str
 ) -> None:
     """Some at a time are in memory; one that does not fit ends it, and nothing of its part goes."""
-    monkeypatch.setattr(publishing, "PUBLISHED_AT_ONCE", 10)
+    monkeypatch.setattr(broker_publishing, "PUBLISHED_AT_ONCE", 10)
     monkeypatch.setattr(steps, "MAX_JOBS_IN_MEMORY", 10)
     read, most = list[weakref.ref[NewJob]](), 0
 

@@ -12,8 +12,8 @@ import pytest
 from mutirao import Cancel, Dead, Job, Mutirao, Retry
 from mutirao.client.events import Events
 from mutirao.errors import ConfigurationError, TransportUnavailable
-from mutirao.model.events import JobEvent
-from mutirao.model.message import Message
+from mutirao.model.brokers.message import Message
+from mutirao.model.jobs.events import JobEvent
 from mutirao.ports import Transport
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.sqs import SQS

@@ -13,7 +13,7 @@ import pytest
 
 from mutirao import Job, Mutirao, Retry
 from mutirao.errors import ConfigurationError
-from mutirao.model.message import DeadMessage
+from mutirao.model.brokers.message import DeadMessage
 from mutirao.transports.decoding import Decoded, ForeignMessage, celery, json_arguments
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.sqs import SQS

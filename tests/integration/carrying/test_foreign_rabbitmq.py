@@ -17,7 +17,7 @@ from pamqp.commands import Basic
 from mutirao import Job, Mutirao, Retry
 from mutirao.client.transports import examine_transports
 from mutirao.errors import ConfigurationError, TransportMismatch
-from mutirao.model.message import Ack, Delivery
+from mutirao.model.brokers.message import Ack, Delivery
 from mutirao.transports.decoding import celery, json_arguments, kombu
 from mutirao.transports.rabbitmq import RabbitMQ
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw

@@ -13,7 +13,7 @@ from pamqp.commands import Basic
 
 from mutirao import Dead, Job, Mutirao, Retry
 from mutirao.errors import WorkerFailed
-from mutirao.model.message import Again, Bury
+from mutirao.model.brokers.message import Again, Bury
 from mutirao.transports.decoding import json_arguments
 from mutirao.transports.rabbitmq import RabbitMQ, consumer
 from mutirao.transports.rabbitmq.hand import hand_in

@@ -16,16 +16,16 @@ import pytest
 from mutirao import Cancel, Job, Mutirao, Retry
 from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.client.transports import drop_schedule, examine_transports
-from mutirao.engine import ticking
+from mutirao.engine.brokers import schedule_tokens
 from mutirao.errors import (
     ConfigurationError,
     InvalidSchedule,
     TransportMismatch,
     UnknownSchedule,
 )
-from mutirao.model import token as steps
 from mutirao.model.findings import Level
-from mutirao.model.token import Token
+from mutirao.model.schedules import token as steps
+from mutirao.model.schedules.token import Token
 from mutirao.ports.tokens import Queued
 from mutirao.transports.rabbitmq import RabbitMQ, tokens
 from mutirao.transports.rabbitmq.tokens import RabbitTokens
@@ -275,8 +275,8 @@ async def test_a_consumer_that_the_broker_has_forgotten(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is not cancelled, and no token comes: whoever stands in line does so anew."""
-    monkeypatch.setattr(ticking, "LOOK_EVERY", 0.0)
-    monkeypatch.setattr(ticking, "CARE_EVERY", 0.05)
+    monkeypatch.setattr(schedule_tokens, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(schedule_tokens, "CARE_EVERY", 0.05)
     forgotten: list[str] = []
     line_up = RabbitTokens.line_up
 
@@ -303,7 +303,7 @@ async def test_a_first_token_beside_the_real_one(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that was made in vain runs no phase, nor does it make one that has stopped run."""
-    monkeypatch.setattr(ticking, "FIRST_AFTER", 100.0)
+    monkeypatch.setattr(schedule_tokens, "FIRST_AFTER", 100.0)
     met: list[int] = []
 
     @shop.app.schedule(every=EVERY)
@@ -328,7 +328,7 @@ async def test_a_full_worker_leaves_it_to_another(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose slots are busy passes a phase on that is due."""
-    monkeypatch.setattr("mutirao.engine.ticking.PATIENCE", 0.1)
+    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.PATIENCE", 0.1)
     busy, ran = asyncio.Event(), asyncio.Event()
 
     def declare(app: Mutirao, then: asyncio.Event | None) -> None:
@@ -380,8 +380,8 @@ async def test_a_stopped_worker_ends_its_phase_first(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others, who see no token then, make one: it comes to the worker that runs the phase."""
-    monkeypatch.setattr("mutirao.engine.ticking.LOOK_EVERY", 0.0)
-    monkeypatch.setattr("mutirao.engine.ticking.CARE_EVERY", 0.05)
+    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.LOOK_EVERY", 0.0)
+    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.CARE_EVERY", 0.05)
     old, new, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
     looks: list[str] = []
 

@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mutirao import Job, Mutirao, Retry, Snooze, Work
-from mutirao.engine.fleet import Serving
-from mutirao.model.message import Message, Mode
+from mutirao.engine.workers.fleet import Serving
+from mutirao.model.brokers.message import Message, Mode
 from mutirao.transports.sqs import SQS
 from tests.support.sqs_faults import FakeSqs
 from tests.support.sqs_world import VISIBILITY, World

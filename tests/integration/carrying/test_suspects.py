@@ -13,7 +13,7 @@ import aiormq
 import pytest
 
 from mutirao import Job, Mutirao
-from mutirao.engine.executor import MAX_LOST_RUNS
+from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
 from mutirao.ports import Transport
 from mutirao.transports.rabbitmq import RabbitMQ
 from mutirao.transports.sqs import SQS

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.model.message import Message
+from mutirao.model.brokers.message import Message
 from mutirao.transports.decoding import Decoded
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.sqs import SQS

@@ -15,7 +15,7 @@ import pytest
 from click.testing import CliRunner, Result
 
 from mutirao.cli import main
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.history import History, make_history, opened
 
 T = TypeVar("T")

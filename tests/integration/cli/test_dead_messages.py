@@ -11,7 +11,7 @@ SHOP = """
 import asyncio
 
 from mutirao import Mutirao
-from mutirao.model.message import Cause, DeadMessage
+from mutirao.model.brokers.message import Cause, DeadMessage
 from mutirao.transports.memory import MemoryTransport
 
 mail = MemoryTransport()

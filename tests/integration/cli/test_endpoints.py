@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.endpoints import attempt, came, claimed, delivered, endpoint
 from mutirao.testing.conformance.kit import finish, join
 from mutirao.webhooks import new_secret

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.records import JobFilter
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(

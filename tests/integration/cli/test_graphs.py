@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
-from mutirao.model.graph import Graph
-from mutirao.model.graph_plan import plan
-from mutirao.model.job import NewJob
-from mutirao.model.records import Progress
-from mutirao.sql.store import SqlStore
+from mutirao.model.graphs.graph import Graph
+from mutirao.model.graphs.graph_plan import plan
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.jobs.records import Progress
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(

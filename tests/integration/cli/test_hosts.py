@@ -7,9 +7,9 @@ from datetime import datetime, timedelta
 
 import pytest
 
-from mutirao.model.hosts import Host, HostState, fails
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.sql.store import SqlStore
+from mutirao.model.federation.hosts import Host, HostState, fails
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import FAR_AHEAD, ended, join, take
 from tests.integration.cli.conftest import Shell
 

@@ -7,8 +7,8 @@ import json
 import pytest
 from sqlalchemy import create_engine
 
-from mutirao.model.job import JobState
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
 

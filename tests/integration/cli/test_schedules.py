@@ -6,8 +6,8 @@ from functools import partial
 
 import pytest
 
-from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules import schedule_rules
 from mutirao.testing.conformance.kit import NOW
 from mutirao.testing.conformance.schedules import scheduled
 from tests.integration.cli.conftest import Shell

@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 from tests.integration.cli.conftest import Shell, make_shop
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until

@@ -21,7 +21,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 from mutirao.ports import Notifier, Store
 
 Events = list[tuple[selectors.SelectorKey, int]]

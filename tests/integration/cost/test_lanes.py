@@ -9,7 +9,7 @@ from random import Random
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.model.job import Claim, Lane, NewWorker
+from mutirao.model.jobs.job import Claim, Lane, NewWorker
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import workers

@@ -16,16 +16,16 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.completer import Completer
-from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.executor import Executor
-from mutirao.engine.processes import Processes
+from mutirao.engine.calls.processes import Processes
+from mutirao.engine.calls.threads import Threads
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.pulse import Pulse
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.slots import Slots
-from mutirao.engine.threads import Threads
-from mutirao.model.job import Claim
-from mutirao.model.outcome import Settlement
+from mutirao.engine.settling.completer import Completer
+from mutirao.model.jobs.job import Claim
+from mutirao.model.jobs.outcome import Settlement
 from mutirao.testing import MemoryStore
 from tests.integration.cost import recorded
 from tests.support.waiting import soon, until

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, text
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 from tests.integration.cost import recorded

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from mutirao.model.job import Claim, Gives, Job, NewJob, NewWorker, OutcomeKind, Wake
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.subscriptions import WhenDead
-from mutirao.model.topics import task_of
+from mutirao.model.jobs.job import Claim, Gives, Job, NewJob, NewWorker, OutcomeKind, Wake
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.topics.subscriptions import WhenDead
+from mutirao.model.topics.topics import task_of
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import job_of
 from mutirao.testing.conformance.topics import subscription
 from tests.integration.cost import recorded

@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import psycopg
 import pytest
 
-from mutirao.model.job import Claim, NewJob, NewWorker
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.job import Claim, NewJob, NewWorker
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.cost import recorded
 from tests.support.postgresql import PostgresServer
 

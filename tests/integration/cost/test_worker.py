@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.cost import recorded
 from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import Cost, SqliteMeter, metered

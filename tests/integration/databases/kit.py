@@ -9,10 +9,10 @@ from collections import Counter
 from typing import Any
 
 from mutirao import Job, JobFilter, JobRecord, Mutirao
-from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.model.job import NewJob
-from mutirao.model.records import WorkerRecord
-from mutirao.sql.store import SqlStore
+from mutirao.engine.workers.embedded import EmbeddedWorker
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.jobs.records import WorkerRecord
+from mutirao.sql.store.jobs import SqlStore
 
 BRISK: dict[str, Any] = {"heartbeat": 0.1, "expiry": 15.0, "poll": 0.2}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mutirao import JobState
-from mutirao.engine.fleet import Fleet
+from mutirao.engine.workers.fleet import Fleet
 from mutirao.errors import ConfigurationError, WorkerFailed
 from mutirao.sql import migrations
 from tests.integration.databases.conftest import Files

@@ -13,14 +13,14 @@ import psycopg
 import pytest
 from sqlalchemy import make_url, text
 
-from mutirao.model import schedule_rules
 from mutirao.model.findings import Finding, Level
-from mutirao.model.job import NewJob, NewWorker
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import NewJob, NewWorker
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.schedules import schedule_rules
 from mutirao.sql.dialects.postgresql import health_checks as of_postgresql
 from mutirao.sql.dialects.sqlite import health_checks as of_sqlite
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.support.history import make_history, opened
 from tests.support.waiting import DEADLINE, until

@@ -8,13 +8,13 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import text
 
-from mutirao.model.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK, Endpoint
 from mutirao.model.findings import Finding, Level
-from mutirao.model.job import NewJob, NewWorker
-from mutirao.model.limits import Limit
-from mutirao.model.subscriptions import Subscription
+from mutirao.model.jobs.job import NewJob, NewWorker
+from mutirao.model.limits.limits import Limit
+from mutirao.model.topics.subscriptions import Subscription
+from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK, Endpoint
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.history import opened
 
 OK, WARNING = Level.OK, Level.WARNING

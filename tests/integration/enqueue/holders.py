@@ -25,7 +25,7 @@ from sqlalchemy import Connection, Engine, create_engine, event, make_url, text
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 

@@ -9,7 +9,7 @@ from typing import Any, Self, cast
 import pytest
 from sqlalchemy import Row, create_engine, select, text
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.schema.tables import job, live
 from tests.integration.enqueue.holders import (
     AUTOCOMMITTING,

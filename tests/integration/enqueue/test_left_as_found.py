@@ -20,7 +20,7 @@ from sqlalchemy import Integer
 from sqlalchemy.ext.asyncio import async_scoped_session, async_sessionmaker
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column, scoped_session, sessionmaker
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from tests.integration.enqueue.holders import (
     Aiomysql,
     Aiosqlite,

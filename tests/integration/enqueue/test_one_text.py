@@ -15,10 +15,10 @@ from sqlalchemy.exc import ProgrammingError
 
 from mutirao.errors import StoreError
 from mutirao.model.findings import Level
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers.pymysql import OwnPyMysqlDriver, PyMysqlDriver
 from mutirao.sql.drivers.steps import Execute
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.mariadb import MysqlServer
 
 ARGS = r"""{"n": "; '\\' %s ?"}"""

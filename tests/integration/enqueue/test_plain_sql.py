@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 import psycopg
 import pytest
 
-from mutirao.model.job import NewJob
-from mutirao.model.uniqueness import OnConflict, Placed, Unique
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.uniqueness import OnConflict, Placed, Unique
 from tests.integration.enqueue.holders import AlchemyAsyncpg, Holder, Psycopg, Sqlite3
 from tests.integration.enqueue.kit import SEVERAL, Observer, kinds, numbered
 

@@ -13,7 +13,7 @@ import pytest
 
 from mutirao import Mutirao, Supersede, Task
 from mutirao.errors import InvalidJob, StoreRefused
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.waiting import DEADLINE
 
 REFUSE = """

@@ -18,7 +18,7 @@ from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.orm import sessionmaker
 
 from mutirao.errors import MutiraoError, SchemaMissing, UnsupportedConnection
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 from tests.integration.enqueue.holders import (

@@ -13,7 +13,7 @@ from sqlalchemy import event
 from sqlalchemy.exc import OperationalError
 
 from mutirao.errors import StoreRefused
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.dialects.postgresql import enqueue as on_postgresql
 from mutirao.sql.drivers import steps
 from tests.integration.enqueue.holders import (

@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 import pytest
 from sqlalchemy import create_engine, text
 
-from mutirao.model.job import NewJob
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import PARKED, Placed, Unique
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import PARKED, Placed, Unique
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 from tests.integration.enqueue.holders import AlchemyAsyncpg, Holder, Psycopg, Sqlite3

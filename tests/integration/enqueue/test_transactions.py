@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyAsyncpgAutocommit,

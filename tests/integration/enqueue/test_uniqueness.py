@@ -8,8 +8,8 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao.errors import DuplicateJob
-from mutirao.model.job import NewJob
-from mutirao.model.uniqueness import PARKED, OnConflict, Placed, Unique
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.uniqueness import PARKED, OnConflict, Placed, Unique
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.registry import dialect_named
 from tests.integration.enqueue.holders import (

@@ -9,8 +9,8 @@ from typing import Any
 import asyncpg
 import pytest
 
-from mutirao.model.job import MAX_PRIORITY, MIN_PRIORITY, NewJob
-from mutirao.sql.enqueue.facts import FACTS
+from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, NewJob
+from mutirao.sql.enqueue.job_columns import FACTS
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,
     AlchemyConnection,

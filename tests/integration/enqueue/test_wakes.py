@@ -11,7 +11,7 @@ from itertools import pairwise
 import psycopg
 import pytest
 
-from mutirao.model.job import NewJob, Wake
+from mutirao.model.jobs.job import NewJob, Wake
 from mutirao.notifiers.postgresql import parse
 from tests.integration.enqueue.holders import (
     AlchemyAsyncpg,

@@ -15,7 +15,7 @@ from sqlalchemy import create_engine, text
 from mutirao import Mutirao, Retry
 from mutirao.errors import ConfigurationError, InvalidActivity, InvalidTask, UnknownHost
 from mutirao.federation import ActorInbox, Federation, Gone
-from mutirao.model.hosts import Host, HostState, fails
+from mutirao.model.federation.hosts import Host, HostState, fails
 from mutirao.testing import drain
 from tests.support.federation import (
     INSIDE,

@@ -10,8 +10,8 @@ import os
 import sys
 from time import monotonic
 
-from mutirao.model.outcome import SUCCEEDED, Settlement
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import newcomer
 
 

@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mutirao.model.graph import Graph
-from mutirao.model.graph_plan import plan
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.records import GraphState, JobFilter
+from mutirao.model.graphs.graph import Graph
+from mutirao.model.graphs.graph_plan import plan
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import GraphState, JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores

@@ -8,11 +8,11 @@ from typing import Any
 from sqlalchemy import event, insert, text
 from sqlalchemy.orm import Session
 
-from mutirao.model.graph import chain, group
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.graphs.graph import chain, group
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema.tables import edge, gate, graph, live, result, step
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.graphs import write_graph
 from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, ended, join, take
 

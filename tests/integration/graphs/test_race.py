@@ -12,8 +12,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from mutirao import GraphState, Mutirao, chain, group
-from mutirao.model.graph import Chain
-from mutirao.model.job import NewJob
+from mutirao.model.graphs.graph import Chain
+from mutirao.model.jobs.job import NewJob
 
 ROOT = Path(__file__).parents[3]
 RACERS, GRAPHS, WIDTH = 4, 15, 6

@@ -24,11 +24,11 @@ from mutirao import (
     ResultTimeout,
 )
 from mutirao.engine import endings
-from mutirao.engine.progress import ProgressWriter
+from mutirao.engine.calls.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.errors import InvalidResult, InvalidTask, UnknownJob, WrongState
-from mutirao.model.job import Wake
-from mutirao.model.records import Progress
+from mutirao.model.jobs.job import Wake
+from mutirao.model.jobs.records import Progress
 from mutirao.tasks.results import MAX_RESULT
 from mutirao.testing import MemoryStore, drain
 from tests.integration.graphs import shop

@@ -12,7 +12,7 @@ from mutirao import Mutirao, NewJob
 from mutirao.hub.address import parse_address
 from mutirao.hub.protocol import Serves
 from mutirao.notifiers.hub import HubNotifier
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.hubs import hub_process
 from tests.support.waiting import soon
 

@@ -17,7 +17,7 @@ from mutirao.hub import server
 from mutirao.hub.address import parse_address
 from mutirao.hub.protocol import HelloLine, Serves, WakeLine, line_of
 from mutirao.hub.service import HubSettings, serving
-from mutirao.model.lanes import Wake
+from mutirao.model.jobs.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
 from mutirao.testing.conformance.notifier import listening

@@ -16,18 +16,18 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from mutirao import Mutirao, NewJob
-from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.engine.hearing import SELDOM, Hearing
+from mutirao.engine.claiming.wakeups import SELDOM, Hearing
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.hub.address import parse_address
 from mutirao.hub.looking import LookedAt
 from mutirao.hub.protocol import Serves, WakeLine
 from mutirao.hub.service import HubSettings, serving
-from mutirao.model.job import LaneHead, Wake
+from mutirao.model.jobs.job import LaneHead, Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.notifier import listening
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.hubs import hub, hub_process

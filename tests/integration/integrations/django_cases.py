@@ -32,7 +32,7 @@ from sqlalchemy import make_url, text
 
 from mutirao import Job, Mutirao, Retry, Supersede
 from mutirao.errors import SchemaMissing, UnsupportedConnection, WrongState
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.testing import drain, inline
 
 if __name__ != "__main__":

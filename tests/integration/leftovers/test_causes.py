@@ -10,10 +10,10 @@ from collections.abc import AsyncIterator, Callable
 import psycopg
 import pytest
 
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import NOW, at, finish, join, put, put_finished, take
 from mutirao.testing.conformance.supersede import activity
 from mutirao.testing.conformance.uniqueness import keyed

@@ -8,10 +8,10 @@ import pytest
 from sqlalchemy import text
 
 from mutirao import chain
-from mutirao.model.job import JobState
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.graphs import a, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take
 from mutirao.testing.conformance.limits import limited

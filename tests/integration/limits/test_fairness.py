@@ -8,8 +8,8 @@ from contextlib import ExitStack
 from sqlalchemy import create_engine, text
 
 from mutirao import JobState, Mutirao, Retry
-from mutirao.model.uniqueness import OnConflict
-from mutirao.sql.store import SqlStore
+from mutirao.model.keys.uniqueness import OnConflict
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.fairness import of, tenants
 from mutirao.testing.conformance.kit import join, put, take
 from tests.integration.limits.test_race import worker

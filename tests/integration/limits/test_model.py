@@ -18,9 +18,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.limits import Limit, Rule, pause_of
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Limit, Rule, pause_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer, take
 from tests.integration.conftest import OpenStores

@@ -7,7 +7,7 @@ from sqlalchemy import make_url, text
 
 from mutirao import JobState, Mutirao
 from mutirao.sql import migrations
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, working
 from tests.support.history import opened
 

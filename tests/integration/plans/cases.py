@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection
 
-from mutirao.model.fairness import is_fair
-from mutirao.model.job import Claim, NewJob, NewWorker, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.limits.fairness import is_fair
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake

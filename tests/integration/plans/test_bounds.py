@@ -7,8 +7,8 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 
-from mutirao.model.job import Claim, Lane
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.job import Claim, Lane
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import workers

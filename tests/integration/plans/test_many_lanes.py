@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import Lane, NewJob
-from mutirao.model.limits import Limit
+from mutirao.model.jobs.job import Lane, NewJob
+from mutirao.model.limits.limits import Limit
 from mutirao.sql import migrations
 from mutirao.sql.drivers.pymysql import OwnPyMysqlDriver
 from mutirao.sql.statements import doctor, lanes
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import join, put
 from tests.support.history import opened
 from tests.support.mariadb import MysqlServer

@@ -15,14 +15,14 @@ import pymysql
 import pytest
 from pymysql.cursors import Cursor, DictCursor
 
-from mutirao.model.breakers import BreakerTerms
-from mutirao.model.endpoints import FAIR_BY, USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
+from mutirao.model.webhooks.breakers import BreakerTerms
+from mutirao.model.webhooks.endpoints import FAIR_BY, USUAL_LIMIT, WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.sql import migrations
 from mutirao.sql.drivers.mysql import OwnMysqlDriver
 from mutirao.sql.drivers.steps import Execute, Request, Rows
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.endpoints import attempt
 from mutirao.testing.conformance.kit import ended, newcomer
 from tests.support.mariadb import MysqlServer

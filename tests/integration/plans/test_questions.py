@@ -10,8 +10,8 @@ from shutil import copy
 import pytest
 from sqlalchemy import Connection, NullPool, create_engine, make_url, text
 
-from mutirao.model.job import JobState
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import records

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.model.job import Claim, NewJob, NewWorker, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.job import Claim, NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import job_of, take
 from mutirao.testing.conformance.topics import Noted, publish, subscribe
 from tests.integration.plans.wire import Cost, Wire

@@ -16,12 +16,12 @@ import pytest
 from sqlalchemy import Engine, event
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.singlestore import RULES
 from mutirao.sql.migrations import ddl
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, ended, join
 from tests.integration.plans.test_mysql import listening
 from tests.support.mariadb import MysqlServer

@@ -15,7 +15,7 @@ from sqlalchemy import Connection, Engine, event
 
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.registry import dialect_named
-from mutirao.sql.schema.instant import to_micros
+from mutirao.sql.schema.types import to_micros
 from mutirao.sql.statements import federation
 from tests.integration.plans.cases import CASES, LANES
 from tests.integration.plans.kit import TABLES

@@ -10,11 +10,11 @@ import psycopg
 import pytest
 from sqlalchemy import select
 
-from mutirao.model.job import FINAL_OUTCOMES, JobState, NewJob, OutcomeKind
-from mutirao.model.outcome import Outcome
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import FINAL_OUTCOMES, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema import tables
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.support.history import claim, make_history, opened
 
 MANY = 70_000  # more than any driver binds as parameters of one statement

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, literal, text
 
-from mutirao.model.change import Change
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_named
-from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.types import Instant
 from mutirao.sql.statements import change, job_admin, records
 from tests.conftest import DATABASES
 

@@ -7,12 +7,12 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from mutirao.model.graph import chain, group
-from mutirao.model.job import NewJob
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import Unique
+from mutirao.model.graphs.graph import chain, group
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import Unique
 from mutirao.sql.dialects.postgresql.enqueue import MAX_JOBS_PER_INSERT
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.graphs import a, returned, write_graph
 from mutirao.testing.conformance.kit import NOW, due, join, put, take

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from mutirao.sql.dialects.postgresql.grants import role_named
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 Body = Callable[[SqlStore, SqlStore], Awaitable[None]]
 

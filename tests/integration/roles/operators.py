@@ -8,17 +8,17 @@ from functools import partial
 
 from sqlalchemy import Connection, text
 
-from mutirao.model import schedule_rules
-from mutirao.model.change import Change
-from mutirao.model.graph import chain, step
-from mutirao.model.job import OutcomeKind
-from mutirao.model.limits import Limit, pause_of
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
-from mutirao.model.subscriptions import Replay
+from mutirao.model.graphs.graph import chain, step
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Limit, pause_of
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
+from mutirao.model.topics.subscriptions import Replay
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
 from mutirao.testing.conformance.endpoints import delivered as delivered_to
 from mutirao.testing.conformance.fairness import of

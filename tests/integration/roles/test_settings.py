@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import func, make_url, select
 
 from mutirao.errors import SchemaMissing, StoreBusy
-from mutirao.model.job import OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema.tables import kept
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import FAR_AHEAD, due, ended, join, put, put_finished, take
 from tests.integration.roles import applications, operators, workers
 from tests.integration.roles.duties import duties_of

@@ -11,9 +11,9 @@ from itertools import chain
 from psycopg import Connection
 
 from mutirao.errors import StoreError
-from mutirao.sql.dialects.postgresql import granting, grants
+from mutirao.sql.dialects.postgresql import grant_statements, grants
 from mutirao.sql.schema.tables import metadata
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.roles.duties import Duty, duties_of
 from tests.support.company import MIGRATOR, Company, Privilege, each_privilege
 
@@ -33,7 +33,7 @@ class Trial:
     def __init__(self, company: Company, *roles: str) -> None:
         self._company, self._roles, self._login = company, roles, "company_" + "_".join(roles)
         self._urls = company.hire(self._login, *roles), company.url(MIGRATOR)
-        self.printed = granting.sql(roles, self._login)
+        self.printed = grant_statements.sql(roles, self._login)
         self._met: defaultdict[str, list[Duty]] = defaultdict(list)
 
     @asynccontextmanager

@@ -7,17 +7,17 @@ from functools import partial
 
 from sqlalchemy import delete, select, text
 
-from mutirao.model import schedule_rules
-from mutirao.model.graph import chain, group, step
-from mutirao.model.hosts import answers
-from mutirao.model.job import OutcomeKind
-from mutirao.model.limits import Limit, LimitOrigin
-from mutirao.model.records import JobFilter, Progress
-from mutirao.model.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import Unique
+from mutirao.model.federation.hosts import answers
+from mutirao.model.graphs.graph import chain, group, step
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.records import JobFilter, Progress
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.limits.limits import Limit, LimitOrigin
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
 from mutirao.sql.schema import tables
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.endpoints import (
     ERP,
     TERMS,

@@ -6,7 +6,7 @@ import asyncio
 import sys
 from datetime import UTC, datetime, timedelta
 
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 
 async def race(url: str, wrong: float) -> None:

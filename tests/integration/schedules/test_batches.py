@@ -12,14 +12,14 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, insert, text, update
 
-from mutirao.engine.scheduler import MAX_SCHEDULES_PER_BATCH, Scheduler
+from mutirao.engine.duties.schedules import MAX_SCHEDULES_PER_BATCH, Scheduler
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import NewJob
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import MAX_DUE_NAMES, Agenda, TickResult
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.schedules.schedule import MAX_DUE_NAMES, Agenda, TickResult
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import NOW, at, join
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows

@@ -18,7 +18,7 @@ from mutirao.errors import (
     UnknownTask,
     WrongState,
 )
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 
 pytestmark = pytest.mark.repeats(
     "postgresql", decided="src/mutirao/testing/conformance/schedules.py"

@@ -18,10 +18,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.errors import WrongState
-from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import Amendment, ScheduleFacts
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import Amendment, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at
 from mutirao.testing.conformance.schedules import order, plan, scheduled

@@ -10,7 +10,7 @@ import pytest
 
 from mutirao import Cancel, Job, JobState, Mutirao, Retry
 from mutirao.errors import InvalidJob, UnknownSchedule, WrongState
-from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
+from mutirao.model.schedules.schedule import ScheduleRecord, ScheduleStatus
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.waiting import until

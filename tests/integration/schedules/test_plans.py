@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, event, insert, text
 
-from mutirao.model.job import NewJob
-from mutirao.model.schedule import ScheduleOrigin, ScheduleState
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules.schedule import ScheduleOrigin, ScheduleState
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements import schedules
 from mutirao.sql.statements.ticking import Batch
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import FAR_AHEAD, NOW
 from mutirao.testing.conformance.schedules import scheduled
 

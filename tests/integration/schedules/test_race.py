@@ -16,9 +16,9 @@ from typing import Any
 from sqlalchemy import Engine, create_engine, text
 
 from mutirao import Mutirao
-from mutirao.model import schedule_rules
-from mutirao.sql.statements.amending import Amending
-from mutirao.sql.store import SqlStore
+from mutirao.model.schedules import schedule_rules
+from mutirao.sql.statements.schedule_changes import Amending
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import at
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.support.waiting import until

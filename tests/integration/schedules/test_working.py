@@ -14,14 +14,14 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao
+from mutirao.engine.duties.schedules import Scheduler
 from mutirao.engine.pulse import Pulse
-from mutirao.engine.scheduler import Scheduler
 from mutirao.errors import InvalidArguments, StoreUnavailable
-from mutirao.model import schedule_rules
-from mutirao.model.schedule import Amendment, Schedule, ScheduleFacts
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.sql.schema.tables import tick
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import at, join
 from mutirao.testing.conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working

@@ -14,7 +14,7 @@ from typing import Any
 
 from sqlalchemy import NullPool, and_, create_engine, func, make_url, select
 
-from mutirao.model.job import FINAL_OUTCOMES, UNCOUNTED_OUTCOMES
+from mutirao.model.jobs.job import FINAL_OUTCOMES, UNCOUNTED_OUTCOMES
 from mutirao.sql.schema.tables import attempt, job, live, worker
 from tests.support.waiting import until, wait_until
 

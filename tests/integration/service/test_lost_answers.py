@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mutirao import DeadJob, Job, Mutirao, Retry
-from mutirao.engine import holdings
+from mutirao.engine.claiming import lost_claims
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
@@ -114,7 +114,7 @@ async def test_a_claim_that_is_committed_late(
     @forgetful.task
     async def step() -> None: ...
 
-    monkeypatch.setattr(holdings, "REPEATED_AFTER", (0.05, 0.1, 1.0, 5.0))
+    monkeypatch.setattr(lost_claims, "REPEATED_AFTER", (0.05, 0.1, 1.0, 5.0))
     forget(forgetful, "late")
     await forgetful.aenqueue_many([step.job() for _ in range(20)])
     async with working(forgetful):

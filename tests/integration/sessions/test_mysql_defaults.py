@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from mutirao import Job, JobState, Mutirao
 from mutirao.model.findings import Level
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql import migrations
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.sessions.kit import MODES, defaults
 from tests.integration.worker.kit import ended, working
 from tests.support.mariadb import MysqlServer

@@ -16,7 +16,7 @@ from mutirao.model.findings import Level
 from mutirao.sql import migrations
 from mutirao.sql.dialects.mysql import server
 from mutirao.sql.statements import doctor
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.cli.conftest import make_shop
 from tests.integration.sessions.kit import defaults
 from tests.support.mariadb import MariadbServer, MysqlServer

@@ -12,7 +12,7 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.errors import ConfigurationError, InvalidFilter
-from mutirao.model.job import JobState, OutcomeKind
+from mutirao.model.jobs.job import JobState, OutcomeKind
 
 
 @pytest.fixture

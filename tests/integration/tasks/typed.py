@@ -13,7 +13,7 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from mutirao import PROVIDED, DeadJob, Job, Mutirao, NewJob, OutcomeKind, Retry
-from mutirao.tasks.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
+from mutirao.tasks.around.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 
 app = Mutirao()
 

@@ -9,11 +9,11 @@ from sqlalchemy import select
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.errors import StoreBusy
-from mutirao.model.outcome import completion
+from mutirao.model.jobs.outcome import completion
 from mutirao.sql.dialects.postgresql import admin
 from mutirao.sql.schema import tables
 from mutirao.sql.statements.topics import FanOut
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import job_of, join, take
 from mutirao.testing.conformance.topics import (
     deliveries,

@@ -10,16 +10,16 @@ from typing import Any
 
 from sqlalchemy import Connection, text
 
-from mutirao.model import schedule_rules
-from mutirao.model.change import Change
-from mutirao.model.graph import OnDead, chain, group
-from mutirao.model.job import Claim, NewJob, OutcomeKind
-from mutirao.model.limits import Limit, pause_of
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import OnConflict, Unique
-from mutirao.sql.store import SqlStore
+from mutirao.model.graphs.graph import OnDead, chain, group
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import Claim, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.limits import Limit, pause_of
+from mutirao.model.schedules import schedule_rules
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.graphs import write_graph
 from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, at, due, ended, finish, join, put, take
 from mutirao.testing.conformance.schedules import order, plan, scheduled

@@ -8,8 +8,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 import pytest
 
 from mutirao.errors import StoreBusy
-from mutirao.model.records import JobFilter
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, ended, join, put, take
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened

@@ -15,10 +15,10 @@ from pymysql.cursors import Cursor
 from sqlalchemy.exc import OperationalError
 
 from mutirao.errors import StoreBusy
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql import migrations
 from mutirao.sql.dialects.mysql import session
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, ended, ids_of, join, put, take, take_one
 from mutirao.testing.conformance.limits import limited, of
 from mutirao.testing.conformance.uniqueness import keyed

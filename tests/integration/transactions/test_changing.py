@@ -7,11 +7,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mutirao.model.change import Change
-from mutirao.model.job import JobState
-from mutirao.model.limits import Limit
-from mutirao.model.records import JobFilter
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Limit
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import NOW, due, finish, ids_of, join, put, take, take_one
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened

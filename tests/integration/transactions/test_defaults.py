@@ -13,8 +13,8 @@ from sqlalchemy import make_url, text
 
 from mutirao import JobState, Mutirao
 from mutirao.errors import StoreBusy
-from mutirao.model.job import Job
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Job
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import NOW, finish, join, lane, put, take
 from mutirao.testing.conformance.limits import limited, of
 from tests.integration.transactions.kit import Others

@@ -8,9 +8,9 @@ from typing import Any
 import psycopg
 import pytest
 
-from mutirao.model.job import Gives, JobState
-from mutirao.model.records import JobFilter
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Gives, JobState
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
 from mutirao.testing.conformance.transactions import Watched
 

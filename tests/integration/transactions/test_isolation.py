@@ -15,12 +15,12 @@ import psycopg
 import pytest
 
 from mutirao.errors import DuplicateJob
-from mutirao.model.graph import Graph, chain
-from mutirao.model.graph_plan import plan
-from mutirao.model.job import Claim, NewJob
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import OnConflict, Placed, Unique
-from mutirao.sql.store import SqlStore
+from mutirao.model.graphs.graph import Graph, chain
+from mutirao.model.graphs.graph_plan import plan
+from mutirao.model.jobs.job import Claim, NewJob
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import OnConflict, Placed, Unique
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.fairness import of
 from mutirao.testing.conformance.kit import due, ended, finish, join, take
 from mutirao.testing.conformance.limits import limited

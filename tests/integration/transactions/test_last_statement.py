@@ -6,9 +6,9 @@ import psycopg
 import pytest
 
 from mutirao.errors import StoreError, StoreRefused
-from mutirao.model.job import Gives, JobState
-from mutirao.model.records import JobFilter
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Gives, JobState
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
 from mutirao.testing.conformance.transactions import Handler, Watched
 

@@ -8,10 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from mutirao.model.job import OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import Unique
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import Unique
 from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, ended, join, put, take_one
 from tests.integration.transactions.kit import Others
 from tests.integration.transactions.locks import holding

@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Placed
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Placed
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import ended, finish, join, take_one
 from mutirao.testing.conformance.repeated import sent, told
 from mutirao.testing.conformance.uniqueness import keyed, live_jobs, placed, state_of

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 
 import pytest
 
-from mutirao.model.change import Change
-from mutirao.model.graph import OnDead, group
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import OnConflict, Unique
-from mutirao.sql.store import SqlStore
+from mutirao.model.graphs.graph import OnDead, group
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.graphs import write_graph
 from mutirao.testing.conformance.kit import due, join, put, take
 from tests.integration.transactions.kit import Others

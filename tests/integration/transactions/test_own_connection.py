@@ -10,10 +10,10 @@ from sqlalchemy import URL, create_engine
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from mutirao.errors import StoreError, WrongState
-from mutirao.model.job import JobState
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.drivers.failures import translate_errors
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
 from mutirao.testing.conformance.transactions import Watched
 from tests.support.waiting import until

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao import JobState, Mutirao, Supersede, chain
-from mutirao.model.job import Job
+from mutirao.model.jobs.job import Job
 from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, working
 

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from mutirao import JobState, Mutirao
-from mutirao.model.job import Job
+from mutirao.model.jobs.job import Job
 from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, never_polling, working
 from tests.support.waiting import soon, until

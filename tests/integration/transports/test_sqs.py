@@ -19,7 +19,7 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
-from mutirao.model.message import Ack, Again, Bury, Cause
+from mutirao.model.brokers.message import Ack, Again, Bury, Cause
 from mutirao.transports.sqs import SQS, polling
 from mutirao.transports.sqs import consumer as consuming
 from mutirao.transports.sqs.bodies import message_in

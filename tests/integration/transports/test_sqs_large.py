@@ -12,7 +12,7 @@ import boto3
 import pytest
 
 from mutirao.errors import MessageTooLarge, TransportMismatch, TransportUnavailable
-from mutirao.model.message import Ack, Bury, Cause, Delivery, Message
+from mutirao.model.brokers.message import Ack, Bury, Cause, Delivery, Message
 from mutirao.transports.sqs import SQS
 from mutirao.transports.sqs.consumer import SqsConsumer
 from tests.support.servers import free_port

@@ -11,7 +11,7 @@ import boto3
 import pytest
 
 from mutirao.errors import DeliveryLost, TransportMismatch
-from mutirao.model.message import Ack, Again
+from mutirao.model.brokers.message import Ack, Again
 from mutirao.transports.sqs import SQS
 from mutirao.transports.sqs.consumer import SqsConsumer
 from tests.support.sqs import USUAL

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import due, put
 from tests.integration.troubles.conftest import DRIVERS
 from tests.support.postgresql import PostgresServer

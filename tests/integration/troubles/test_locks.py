@@ -11,8 +11,8 @@ from sqlalchemy import make_url
 
 from mutirao import Job, Limit, Mutirao
 from mutirao.errors import StoreBusy
-from mutirao.model.fairness import fair_lane
-from mutirao.sql.store import SqlStore
+from mutirao.model.limits.fairness import fair_lane
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import at, due, ids_of, join, lane, put, take
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working

@@ -11,7 +11,7 @@ from sqlalchemy import URL, create_engine, make_url, select, text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from mutirao import Job, Mutirao
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.steps import Execute, Request, Rows

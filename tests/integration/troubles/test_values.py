@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mutirao import Cancel, Dead, DeadJob, Job, Limit, Mutirao, Retry, Snooze
 from mutirao.errors import InvalidJob, InvalidProgress
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 from tests.integration.worker.kit import LIVE, ended, working
 
 # All of Unicode, lone surrogates, NUL and what no terminal shows among it.

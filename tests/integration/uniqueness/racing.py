@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sys
 
-from mutirao.model.uniqueness import Placed
-from mutirao.sql.store import SqlStore
+from mutirao.model.keys.uniqueness import Placed
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.uniqueness import keyed
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import sys
 
-from mutirao.model.uniqueness import Placed
-from mutirao.sql.store import SqlStore
+from mutirao.model.keys.uniqueness import Placed
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.supersede import activity
 
 KEYS = 3

@@ -9,8 +9,8 @@ import pytest
 
 from mutirao import DuplicateJob, JobState, Mutirao, NewJob, OnConflict
 from mutirao.errors import InvalidArguments, InvalidJob, InvalidSchedule, InvalidTask
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Unique
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Unique
 from mutirao.testing import drain, inline
 from tests.support.waiting import until
 

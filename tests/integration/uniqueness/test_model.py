@@ -19,9 +19,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.errors import DuplicateJob
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import FOREVER, PARKED, OnConflict, Placed, Unique
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import FOREVER, PARKED, OnConflict, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores

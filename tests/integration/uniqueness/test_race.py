@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from mutirao import Mutirao
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 
 ROOT = Path(__file__).parents[3]
 RACERS, ROUNDS = 4, 60

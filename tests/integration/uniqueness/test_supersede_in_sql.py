@@ -13,10 +13,10 @@ from sqlalchemy import create_engine, text
 
 from mutirao import JobState, Mutirao, Supersede
 from mutirao.errors import InvalidJob
-from mutirao.model.job import Claim, NewJob
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Unique
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Claim, NewJob
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Unique
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import FAR_AHEAD, due, finish, join
 from mutirao.testing.conformance.kit import take as take_at
 from tests.support.waiting import until

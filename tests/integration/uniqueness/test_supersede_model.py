@@ -15,10 +15,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import PARKED, Placed, Unique
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import PARKED, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import JobFilter, JobRecord
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter, JobRecord
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import ended, join, take
 from tests.support.waiting import soon
 

@@ -13,10 +13,10 @@ import pytest
 
 from mutirao import JobState, Mutirao
 from mutirao.errors import InvalidJob
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Placed
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Placed
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing import drain
 from mutirao.testing.conformance.kit import ended, join, take
 from mutirao.testing.conformance.versions import version

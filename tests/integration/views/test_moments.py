@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, select, text
 
-from mutirao.model.job import NewJob, NewWorker
-from mutirao.model.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.job import NewJob, NewWorker
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.sql.schema import tables
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.views.history_kit import Ledger, finished
 from tests.support.history import opened
 

@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import create_engine, text
 
-from mutirao.model.job import OutcomeKind
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import OutcomeKind
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing.conformance.kit import at, finish, join, take_one
 from mutirao.testing.conformance.topics import (
     delivered,

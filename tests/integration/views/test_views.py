@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, create_engine, inspect, make_url, text
 
-from mutirao.model.job import KeptResult, NewJob, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.records import JobFilter, Progress
+from mutirao.model.jobs.job import KeptResult, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter, Progress
 from mutirao.sql.schema import views
 from tests.support.history import FAILED, claim, make_history, opened
 

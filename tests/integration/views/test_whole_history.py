@@ -9,13 +9,13 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from sqlalchemy import Connection, create_engine, select, text
 
-from mutirao.model.job import NewJob, NewWorker, OutcomeKind
-from mutirao.model.limits import LimitOrigin, Rule
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.records import JobFilter
-from mutirao.sql import store as sql_store
+from mutirao.model.jobs.job import NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import LimitOrigin, Rule
 from mutirao.sql.schema import tables
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store import jobs as sql_store
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.views.history_kit import FINAL, Ledger, finished
 from tests.support.history import opened
 

@@ -17,7 +17,7 @@ from standardwebhooks import Webhook
 from mutirao import Mutirao, Retry
 from mutirao.client import endpoints
 from mutirao.errors import ConfigurationError, InvalidEndpoint, InvalidFilter, WrongSignature
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 from mutirao.webhooks import (
     BreakerTerms,
     Secret,

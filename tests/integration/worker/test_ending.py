@@ -11,11 +11,11 @@ import pytest
 from sqlalchemy import create_engine, update
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.engine.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
+from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
 from mutirao.engine.pulse import Health
+from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import WorkerFailed, WorkerStuck
-from mutirao.model import losses
+from mutirao.model.jobs import lost_workers
 from mutirao.sql.schema.tables import live
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.integration.worker.signalling import enqueue, running
@@ -128,7 +128,7 @@ async def test_a_job_that_takes_workers_with_it(app: Mutirao) -> None:
         raise AssertionError
 
     id = (await crash.aenqueue()).id
-    change(app, id, lost=losses.noted(MAX_LOST_RUNS - 1) + 1)
+    change(app, id, lost=lost_workers.noted(MAX_LOST_RUNS - 1) + 1)
     async with working(app):
         job = await ended(app, id)
     assert (job.state, job.error_type) == (JobState.DEAD, "WorkerLost")
@@ -168,7 +168,7 @@ async def test_suspects_run_one_at_a_time(app: Mutirao) -> None:
     ids = list(await app.aenqueue_many([step.job() for _ in range(12)]))
     suspects |= {ids[3], ids[4], ids[11]}
     for id in suspects:
-        change(app, id, lost=losses.noted(LOST_RUNS_OF_SUSPECT - 1) + 1)
+        change(app, id, lost=lost_workers.noted(LOST_RUNS_OF_SUSPECT - 1) + 1)
     async with working(app, concurrency=4):
         for id in ids:
             assert (await ended(app, id)).state is JobState.SUCCEEDED

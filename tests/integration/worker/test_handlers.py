@@ -305,7 +305,7 @@ async def test_a_process_that_dies(pg_app: Mutirao, tmp_path: Path, status: int,
         call = children.die.job(str(tmp_path / "once"), status)
         job = await ended(pg_app, pg_app.submit(call).id)
     assert outcomes(job) == ["retried", "succeeded"]
-    assert job.attempts[0].error_type == "mutirao.engine.processes.ProcessDied"
+    assert job.attempts[0].error_type == "mutirao.engine.calls.processes.ProcessDied"
     assert said in (job.attempts[0].error or "")
 
 

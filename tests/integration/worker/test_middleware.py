@@ -10,7 +10,7 @@ import pytest
 
 from mutirao import Cancel, Job, Mutirao, NewJob, Outcome, Retry, Snooze
 from mutirao.errors import ConfigurationError, InvalidJob
-from mutirao.tasks.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
+from mutirao.tasks.around.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
 from tests.integration.worker.kit import ended, outcomes, working
 
 FACES = ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"]

@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import Dead, DeadJob, Job, JobRecord, JobState, Mutirao, NewJob, Retry
 from mutirao.errors import InvalidTask
-from mutirao.model.job import NewWorker
+from mutirao.model.jobs.job import NewWorker
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.support.waiting import until
 

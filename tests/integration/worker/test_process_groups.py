@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from mutirao.engine.processes import ProcessDied
+from mutirao.engine.calls.processes import ProcessDied
 from tests.integration.worker import unruly
 from tests.integration.worker.test_processes import Shop, abandoning, result, shop
 from tests.support.waiting import DEADLINE, until, wait_until

@@ -22,13 +22,13 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao, Task
-from mutirao.engine import processes as engine
-from mutirao.engine.processes import ProcessDied, Processes, ProcessFailed
-from mutirao.engine.running import Running
-from mutirao.engine.starting import NotStarted
-from mutirao.engine.threads import Threads
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.outcome import Outcome
+from mutirao.engine.calls import processes as engine
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.processes import ProcessDied, Processes, ProcessFailed
+from mutirao.engine.calls.resources import NotStarted
+from mutirao.engine.calls.threads import Threads
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome
 from tests.integration.worker import unruly
 from tests.integration.worker.children import is_gone
 from tests.integration.worker.kit import ended, outcomes, working
@@ -120,7 +120,7 @@ async def test_nonsense_in_history(pg_app: Mutirao, tmp_path: Path) -> None:
         call = unruly.babble.job(kind="words", path=str(tmp_path / "pid"))
         job = await ended(pg_app, pg_app.submit(call).id)
     assert outcomes(job) == ["retried", "succeeded"]
-    assert job.attempts[0].error_type == "mutirao.engine.processes.ProcessFailed"
+    assert job.attempts[0].error_type == "mutirao.engine.calls.processes.ProcessFailed"
     assert "spoke nonsense: b'hello" in (job.attempts[0].error or "")
 
 

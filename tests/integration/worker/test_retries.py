@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from mutirao import Cancel, Dead, Job, JobRecord, JobState, Mutirao, Retry, RetryPolicy, Snooze
-from mutirao.model.records import AttemptRecord
+from mutirao.model.jobs.records import AttemptRecord
 from tests.integration.worker.kit import ended, never_polling, outcomes, until_attempts
 
 SLACK = 20.0  # seconds that a slow machine may take to write an outcome

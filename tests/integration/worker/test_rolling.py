@@ -18,8 +18,8 @@ from typing import Unpack
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.embedded import EmbeddedWorker
 from mutirao.engine.settings import WorkerTerms
+from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import ConfigurationError
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.rabbitmq import RabbitMQ

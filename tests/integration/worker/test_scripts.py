@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mutirao import JobRecord, JobState, Mutirao
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.records import JobFilter
 from tests.support.waiting import DEADLINE
 
 HEAD = """

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from mutirao import JobRecord, JobState, Mutirao, NewJob
-from mutirao.engine import starting
+from mutirao.engine.calls import resources
 from mutirao.errors import HandlersCannotStart
 from tests.integration.worker import unruly
 from tests.integration.worker.kit import until_state, working
@@ -118,7 +118,7 @@ async def test_a_system_that_gives_none(
     app: Mutirao, monkeypatch: pytest.MonkeyPatch, kind: Any, refuse: Any, told: str
 ) -> None:
     """An embedded worker ends, and says so; coroutines ran, and no attempt was counted."""
-    monkeypatch.setattr(starting, "LIMIT", 0.2)
+    monkeypatch.setattr(resources, "LIMIT", 0.2)
     app.register(unruly.pid)
 
     @app.task
@@ -167,7 +167,7 @@ async def test_a_system_that_gives_some_again(
 def test_refusals_long_ago() -> None:
     """Few of them say nothing, and none after a start."""
     now = [0.0]
-    starts = starting.Starts("thread", lambda: now[0])
+    starts = resources.Starts("thread", lambda: now[0])
     starts.refused("full")
     now[0] = 1000.0
     starts.refused("full")
@@ -176,7 +176,7 @@ def test_refusals_long_ago() -> None:
     for _ in range(3):
         starts.refused("full")
     starts.check()
-    now[0] += starting.LIMIT
+    now[0] += resources.LIMIT
     with pytest.raises(HandlersCannotStart, match=r"3 times in a row: full\."):
         starts.check()
     starts.given()

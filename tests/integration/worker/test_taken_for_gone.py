@@ -13,10 +13,10 @@ import pytest
 from sqlalchemy import URL, bindparam, create_engine, text
 
 from mutirao import Job, JobState, Mutirao
-from mutirao.engine import dispatcher
+from mutirao.engine.dispatch import dispatcher
 from mutirao.errors import StaleRun
-from mutirao.model.job import Claim
-from mutirao.sql.store import SqlStore
+from mutirao.model.jobs.job import Claim
+from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
 

@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import text
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.engine import dispatcher
+from mutirao.engine.dispatch import dispatcher
 from mutirao.errors import StaleRun
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from mutirao import Job, Mutirao, Retry
-from mutirao.engine import messages
+from mutirao.engine.calls import child_protocol
 from mutirao.errors import WrongState
 from tests.support.waiting import wait_until
 
@@ -25,9 +25,13 @@ app = Mutirao("sqlite:///never-opened.db")
 
 BABBLE: dict[str, Callable[[int], bytes]] = {
     "words": lambda order: b"hello, is anybody there?",
-    "of another order": lambda order: messages.packed(messages.ENDED, order + 1, b"{}"),
-    "no outcome": lambda order: messages.packed(messages.ENDED, order, b'{"kind": "fine"}'),
-    "no progress": lambda order: messages.packed(messages.TOLD, order, b"[null, null, null]"),
+    "of another order": lambda order: child_protocol.packed(child_protocol.ENDED, order + 1, b"{}"),
+    "no outcome": lambda order: child_protocol.packed(
+        child_protocol.ENDED, order, b'{"kind": "fine"}'
+    ),
+    "no progress": lambda order: child_protocol.packed(
+        child_protocol.TOLD, order, b"[null, null, null]"
+    ),
 }
 TOLD: dict[str, tuple[Any, Any, Any]] = {
     "nan": (float("nan"), None, None),

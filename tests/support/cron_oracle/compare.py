@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 from itertools import chain, cycle, islice
 from random import Random
 
-from mutirao.model.cron import next_tick, ticks_until
-from mutirao.model.job import NewJob
-from mutirao.model.schedule import Schedule
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules.cron import next_tick, ticks_until
+from mutirao.model.schedules.schedule import Schedule
 from tests.support.cron_oracle.clock import EPOCH, SECOND, Span, change, spans, walk
 from tests.support.cron_oracle.line import Line
 from tests.support.cron_oracle.random_lines import random_date_line, random_line

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
-from mutirao.engine.aside import Aside, Finished
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settling.one_by_one import Aside, Finished
 from mutirao.errors import StoreRefused
-from mutirao.model.outcome import SUCCEEDED
+from mutirao.model.jobs.outcome import SUCCEEDED
 from mutirao.testing import MemoryStore
 from mutirao.testing.conformance.kit import due, join, take_one
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.backoff import FIRST_WAIT, MAX_WAIT, Backoff
+from mutirao.aio import FIRST_WAIT, MAX_WAIT, Backoff
 
 
 def test_it_grows() -> None:

@@ -7,8 +7,8 @@ import threading
 
 import pytest
 
-from mutirao.engine.child import _Sender
-from mutirao.engine.messages import (
+from mutirao.engine.calls.child import _Sender
+from mutirao.engine.calls.child_protocol import (
     ENDED,
     MAX_MESSAGE_BYTES,
     TOLD,

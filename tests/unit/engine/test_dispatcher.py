@@ -10,12 +10,13 @@ from typing import Any
 import pytest
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.engine import dispatcher, outcomes
-from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.job_log import JobLog
-from mutirao.engine.running import started_task
-from mutirao.model.job import Claim
-from mutirao.model.outcome import lending
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import started_task
+from mutirao.engine.dispatch import dispatcher
+from mutirao.engine.dispatch.attempt_log import JobLog
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.model.jobs.job import Claim
+from mutirao.model.jobs.outcome import lending
 from mutirao.testing.memory import MemoryStore
 from tests.support.waiting import soon, until
 

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine import heartbeat
-from mutirao.engine.heartbeat import Heartbeat, WorkerView
+from mutirao.engine.liveness import heartbeat
+from mutirao.engine.liveness.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import Beat, NewWorker
+from mutirao.model.jobs.job import Beat, NewWorker
 
 SETTINGS = WorkerSettings(heartbeat=5, expiry=15)
 ME = NewWorker(name="w", host="h", pid=1, queues=None, concurrency=1, version="0")

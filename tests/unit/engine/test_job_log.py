@@ -9,10 +9,10 @@ from time import monotonic
 
 import pytest
 
-from mutirao.engine import job_log
-from mutirao.engine.job_log import MAX_SUCCESS_LINES_PER_SECOND, JobLog
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome
+from mutirao.engine.dispatch import attempt_log
+from mutirao.engine.dispatch.attempt_log import MAX_SUCCESS_LINES_PER_SECOND, JobLog
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from tests.support.waiting import until
 
 DEAD = Outcome(OutcomeKind.DEAD, error_type="ValueError", error="no such order")
@@ -49,7 +49,7 @@ async def test_many_are_added_up(
     said: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One line says how many by task, by itself; failures among them have theirs."""
-    monkeypatch.setattr(job_log, "SUMMARY_PERIOD", 0.01)
+    monkeypatch.setattr(attempt_log, "SUMMARY_PERIOD", 0.01)
     log = JobLog("auto")
     log._until = monotonic() + 100
     log._left = 1

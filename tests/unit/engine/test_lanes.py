@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.lanes import LIVELY_SECONDS, MAX_DUE_TIMES_PER_LANE, MOST_LANES, LaneBook
-from mutirao.engine.slow import FEW_LANES, told
+from mutirao.engine.claiming.lanes import (
+    LIVELY_SECONDS,
+    MAX_DUE_TIMES_PER_LANE,
+    MOST_LANES,
+    LaneBook,
+)
+from mutirao.engine.claiming.slow import FEW_LANES, told
 from mutirao.errors import StoreBusy
-from mutirao.model.job import Claim, Lane, LaneHead, Wake
+from mutirao.model.jobs.job import Claim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS
 
 NOW = 1_000.0  # on the monotonic clock

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mutirao.engine.mains import MAIN, Main
+from mutirao.engine.calls.main_script import MAIN, Main
 from mutirao.errors import ConfigurationError
 
 WORK = (MAIN, "work")

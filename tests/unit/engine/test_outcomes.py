@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.engine.outcomes import POLICY_FAILED_DELAY, dead, of_error, shortened
+from mutirao.engine.calls.outcomes import POLICY_FAILED_DELAY, dead, of_error, shortened
 from mutirao.errors import AttemptTimeout, StaleRun
-from mutirao.model.job import MAX_ERROR_TEXT, OutcomeKind
-from mutirao.model.retry import MAX_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
+from mutirao.model.jobs.job import MAX_ERROR_TEXT, OutcomeKind
+from mutirao.model.jobs.retry import MAX_WAIT, Cancel, Dead, Retry, RetryPolicy, Snooze
 
 MOMENT = datetime(2026, 3, 1, tzinfo=UTC)
 POLICY = Retry.fixed(3, interval=7, never=(KeyError,), by_type={OSError: Retry.linear(5)})

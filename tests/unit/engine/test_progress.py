@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from mutirao import Job
-from mutirao.engine.progress import ProgressWriter
+from mutirao.engine.calls.progress import ProgressWriter
 from mutirao.engine.pulse import Pulse
 from mutirao.errors import InvalidProgress
 from mutirao.testing import MemoryStore

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine import relay
+from mutirao.engine.brokers import relay
+from mutirao.engine.brokers.relay import Relay
 from mutirao.engine.pulse import Pulse
-from mutirao.engine.relay import Relay
 from mutirao.engine.settings import WorkerSettings
 
 

@@ -9,8 +9,8 @@ import sys
 from types import FrameType
 from typing import Any
 
-from mutirao.engine.alarm import Alarm
-from mutirao.engine.service import _signals
+from mutirao.engine.workers.alarm import Alarm
+from mutirao.engine.workers.process import _signals
 
 
 class SecondSignal:

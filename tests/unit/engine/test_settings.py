@@ -11,7 +11,7 @@ import pytest
 from mutirao import Mutirao, OutcomeKind
 from mutirao.engine.settings import WorkerSettings, WorkerTerms
 from mutirao.errors import ConfigurationError
-from mutirao.model.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 
 SENDS = WebhookSettings()
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine.sifting import MOST_FAILURES, UNREADABLE, Sieve
+from mutirao.engine.claiming.unreadable_rows import MOST_FAILURES, UNREADABLE, Sieve
 from mutirao.errors import StoreUnavailable, WorkerGone
 
 
@@ -107,7 +107,7 @@ async def test_what_passes_is_no_rows_fault(error: Exception) -> None:
 async def test_a_search_is_due_after_some_failures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Within a while; and after one that found nothing not before as many others."""
     now = 0.0
-    monkeypatch.setattr("mutirao.engine.sifting.monotonic", lambda: now)
+    monkeypatch.setattr("mutirao.engine.claiming.unreadable_rows.monotonic", lambda: now)
     sieve: Any = Tables().sieve()
     for _ in range(MOST_FAILURES):
         assert not sieve.is_due

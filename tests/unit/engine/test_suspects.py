@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from mutirao.engine.executor import MAX_LOST_RUNS
-from mutirao.engine.suspects import CUT_LATELY, KEPT_FOR, MOST_KEPT, NOTED_FOR, Suspects
-from mutirao.model.message import Message
+from mutirao.engine.brokers.redelivered import CUT_LATELY, KEPT_FOR, MOST_KEPT, NOTED_FOR, Suspects
+from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
+from mutirao.model.brokers.message import Message
 
 FRESH = Message(id="a", task="greet")
 SUSPECT = replace(FRESH, suspect=True, lost=3)

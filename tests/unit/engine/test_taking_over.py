@@ -11,11 +11,11 @@ from time import monotonic
 import pytest
 
 from mutirao import Job, JobState, Mutirao
-from mutirao.engine import outcomes
-from mutirao.engine.dispatcher import Dispatcher
-from mutirao.engine.pace import Pace
-from mutirao.engine.running import Running
-from mutirao.model.job import Claim
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.dispatch.pace import Pace
+from mutirao.model.jobs.job import Claim
 from mutirao.testing.memory import MemoryStore
 from tests.support.waiting import until
 

@@ -10,7 +10,7 @@ from functools import partial
 
 import pytest
 
-from mutirao.engine.threads import Threads
+from mutirao.engine.calls.threads import Threads
 from tests.support.waiting import soon, until, wait_until
 
 NAME: ContextVar[str] = ContextVar("name", default="")

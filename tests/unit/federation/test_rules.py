@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.activities import RULE, Said, digest_of, key_of, repeats, subject_of
-from mutirao.model.hosts import (
+from mutirao.model.federation.activities import RULE, Said, digest_of, key_of, repeats, subject_of
+from mutirao.model.federation.hosts import (
     LONGEST_WAIT,
     DeliveryVerdict,
     Host,
@@ -23,7 +23,7 @@ from mutirao.model.hosts import (
     probe_is_due,
     verdict,
 )
-from mutirao.model.supersede import Older, decide
+from mutirao.model.keys.supersede import Older, decide
 
 NOW = datetime(2026, 11, 26, tzinfo=UTC)
 ACTOR = "https://a.example/actor"

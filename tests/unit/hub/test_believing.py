@@ -8,11 +8,11 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mutirao.engine.hearing import SELDOM, Hearing
+from mutirao.engine.claiming.wakeups import SELDOM, Hearing
 from mutirao.engine.settings import WorkerSettings
 from mutirao.hub.address import parse_address
 from mutirao.hub.protocol import PING, LooksLine, line_of
-from mutirao.model.job import Wake
+from mutirao.model.jobs.job import Wake
 from mutirao.notifiers import hub as notifiers
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.testing.conformance.notifier import listening

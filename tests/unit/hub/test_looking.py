@@ -9,7 +9,7 @@ from typing import Any, cast
 from mutirao.errors import StoreUnavailable
 from mutirao.hub.looking import AWAY, LookedAt, Lookout
 from mutirao.hub.protocol import WakeLine
-from mutirao.model.job import Lane, LaneHead
+from mutirao.model.jobs.job import Lane, LaneHead
 from mutirao.ports import Store
 
 NOW = datetime(2026, 11, 1, tzinfo=UTC)

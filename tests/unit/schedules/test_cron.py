@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mutirao.errors import InvalidSchedule
-from mutirao.model.cron import check_times, next_tick, ticks_until
-from mutirao.model.job import NewJob
-from mutirao.model.schedule import Schedule
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules.cron import check_times, next_tick, ticks_until
+from mutirao.model.schedules.schedule import Schedule
 
 JOB = NewJob(task="report")
 DAY = timedelta(days=1)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.cron import next_tick
+from mutirao.model.schedules.cron import next_tick
 from tests.support.cron_oracle import compare
 from tests.support.cron_oracle.__main__ import main
 from tests.support.cron_oracle.compare import Plan

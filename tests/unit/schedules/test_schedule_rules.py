@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSchedule, UnknownSchedule, WrongState
-from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob
-from mutirao.model.schedule import Amendment, Schedule, ScheduleFacts, ScheduleState
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts, ScheduleState
 
 NOON = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)
 JOB = NewJob(task="report", args='{"day": 1}')

@@ -8,7 +8,7 @@ from uuid import uuid4
 
 import pytest
 
-from mutirao.model.token import Token
+from mutirao.model.schedules.token import Token
 
 FIT: dict[str, Any] = {"loop": uuid4().hex, "tick": 1.0, "due": 2, "serial": 7, "notes": {"a": 1}}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from psycopg import errors
 
-from mutirao.model.job import Claim, Wake
-from mutirao.model.limits import Claimed
+from mutirao.model.jobs.job import Claim, Wake
+from mutirao.model.limits.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest
 from mutirao.sql.drivers.steps import Asking, Autocommits, Row

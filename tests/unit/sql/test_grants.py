@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mutirao.errors import ConfigurationError
-from mutirao.sql.dialects.postgresql import granting, grants
+from mutirao.sql.dialects.postgresql import grant_statements, grants
 from mutirao.sql.schema import views
 
 PAGE = Path(__file__).parents[3] / "docs/sql.md"
@@ -41,10 +41,10 @@ def test_together() -> None:
     )
     columns = {"args", "group", "id", "priority", "queue", "run_at", "task", "tenant", "version"}
     assert grants.privileges("keys")["mutirao_job"]["SELECT"] == columns
-    assert granting.sql(["keys"]).count("mutirao_job TO") == 1
+    assert grant_statements.sql(["keys"]).count("mutirao_job TO") == 1
 
 
 def test_an_unknown_role() -> None:
     """The error names those there are."""
     with pytest.raises(ConfigurationError, match=r"'boss'.*there are enqueue, keys"):
-        granting.sql(["boss"])
+        grant_statements.sql(["boss"])

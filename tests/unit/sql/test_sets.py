@@ -8,7 +8,7 @@ from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.dialects.postgresql.sets import in_set, qualified
-from mutirao.sql.store import SqlStore
+from mutirao.sql.store.jobs import SqlStore
 
 URL = "postgresql+psycopg://u@h/d"
 

@@ -32,9 +32,9 @@ from pydantic import (
 from pydantic.alias_generators import to_camel
 
 from mutirao.errors import InvalidArguments, InvalidTask
-from mutirao.tasks.providing import Factories
+from mutirao.tasks.around.factories import Factories
 from mutirao.tasks.results import kept_result
-from mutirao.tasks.signature import Signature
+from mutirao.tasks.signatures.signature import Signature
 
 T = TypeVar("T")
 

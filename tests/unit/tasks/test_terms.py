@@ -10,8 +10,8 @@ from click.testing import CliRunner
 from mutirao.cli.enqueue import enqueue
 from mutirao.cli.jobs import change
 from mutirao.cli.terms import options_of
-from mutirao.model.job import Claim, NewJob
-from mutirao.sql.enqueue.facts import FACTS
+from mutirao.model.jobs.job import Claim, NewJob
+from mutirao.sql.enqueue.job_columns import FACTS
 from mutirao.sql.schema.tables import job, live
 from mutirao.tasks.change import ChangeTerms
 from mutirao.tasks.options import CallTerms, Duration, KeyTerms

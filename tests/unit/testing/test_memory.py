@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from mutirao.errors import ConfigurationError, StaleRun, UnsupportedConnection, WrongState
-from mutirao.model.graph import Graph
-from mutirao.model.graph_plan import plan
-from mutirao.model.job import NewJob, Transaction
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import Unique
+from mutirao.model.graphs.graph import Graph
+from mutirao.model.graphs.graph_plan import plan
+from mutirao.model.jobs.job import NewJob, Transaction
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import Unique
 from mutirao.testing import MemoryStore
 from mutirao.testing.conformance.kit import due, ids_of, job_of, join, put, take_one
 from mutirao.testing.conformance.transactions import Failed, Watched

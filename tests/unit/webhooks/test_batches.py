@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from dataclasses import replace
 from typing import Any, cast
 
-from mutirao.model.breakers import BreakerTerms
-from mutirao.model.endpoints import Endpoint
-from mutirao.model.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.model.webhooks.breakers import BreakerTerms
+from mutirao.model.webhooks.endpoints import Endpoint
+from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.ports import Store
 from mutirao.webhooks import new_secret
 from mutirao.webhooks.batches import KNOWN_FOR, AttemptWriter, KnownEndpoints

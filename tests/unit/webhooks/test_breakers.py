@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-from mutirao.model.breakers import (
+from mutirao.model.webhooks.breakers import (
     Breaker,
     BreakerName,
     BreakerState,

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidEndpoint, InvalidSubscription, MutiraoError, WebhookFailed
-from mutirao.model.endpoints import Endpoint
-from mutirao.model.subscriptions import WhenDead
-from mutirao.model.waits import LONGEST_WAIT, MAX_WAITS
+from mutirao.model.jobs.waits import LONGEST_WAIT, MAX_WAITS
+from mutirao.model.topics.subscriptions import WhenDead
+from mutirao.model.webhooks.endpoints import Endpoint
 from mutirao.webhooks.deliveries import SCHEDULE, SPREAD, wait_of
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import PoolProxiedConnection
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import Job
-from mutirao.model.outcome import Settlement, completion
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.outcome import Settlement, completion
 from mutirao.sql.connections.spare import SpareConnections
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.failures import judge, translate_errors, translated

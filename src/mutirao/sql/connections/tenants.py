@@ -18,7 +18,7 @@ from sqlalchemy import URL, Connection, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mutirao.errors import ConfigurationError, SchemaMissing, WrongState
-from mutirao.model.job import Job
+from mutirao.model.jobs.job import Job
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.urls import refuse_rest

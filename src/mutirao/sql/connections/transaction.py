@@ -14,9 +14,9 @@ from sqlalchemy.exc import DBAPIError
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StaleRun, StoreUnavailable, WrongState
-from mutirao.model.job import Gives, Job, Wake
-from mutirao.model.limits import Settled
-from mutirao.model.outcome import Settlement, completion
+from mutirao.model.jobs.job import Gives, Job, Wake
+from mutirao.model.jobs.outcome import Settlement, completion
+from mutirao.model.limits.limits import Settled
 from mutirao.ports import Attempt
 from mutirao.sql.connections.budget import GiveBack
 from mutirao.sql.connections.engines import Engines

@@ -4,7 +4,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.shown import without_password
+from mutirao.model.display import without_password
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any, NamedTuple, Protocol, TypeVar
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 
 Row = tuple[Any, ...]
 Rows = list[Row]

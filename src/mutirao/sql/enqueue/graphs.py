@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from mutirao.errors import InvalidJob
-from mutirao.model.graph_plan import Needs, Plan, numbered
-from mutirao.model.job import NewJob
+from mutirao.model.graphs.graph_plan import Needs, Plan, numbered
+from mutirao.model.jobs.job import NewJob
 from mutirao.model.row_json import read_object, unreadable
 from mutirao.sql.drivers.steps import Execute, Steps
-from mutirao.sql.enqueue.facts import FACTS
+from mutirao.sql.enqueue.job_columns import FACTS
 
 MAX_ROWS_PER_STATEMENT = 2_000
 

@@ -8,8 +8,8 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
-from mutirao.model.graph_plan import Plan
-from mutirao.model.job import NewJob
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import is_denied, translated
 from mutirao.sql.drivers.naming import Names, named

@@ -6,13 +6,13 @@ from datetime import datetime
 from operator import attrgetter
 from typing import ClassVar, TypeVar
 
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.states import Fault
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import KeyName
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.jobs.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.states import Fault
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import KeyName
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking, Bracket
 
 
@@ -143,7 +143,7 @@ class Rules(ABC):
     ) -> Asking[None]:
         """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
 
-    # Sums by the hour; see `mutirao.model.hours`.
+    # Sums by the hour; see `mutirao.model.jobs.hours`.
 
     @abstractmethod
     def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
@@ -156,7 +156,7 @@ class Rules(ABC):
     def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
         """Count live jobs for the next minutes if there are more than `most`."""
 
-    # Limits; see `mutirao.model.limits`.
+    # Limits; see `mutirao.model.limits.limits`.
 
     @abstractmethod
     def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:

@@ -1,12 +1,12 @@
-"""Doorbells: jobs that a broker carries; see `mutirao.model.doorbell`."""
+"""Doorbells: jobs that a broker carries; see `mutirao.model.brokers.doorbell`."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from mutirao.model.doorbell import Doorbell, rung_lane, unrung_lane
-from mutirao.model.fairness import once, queue_of
-from mutirao.model.job import Claim, Lane
-from mutirao.model.limits import Claimed, CounterName
+from mutirao.model.brokers.doorbell import Doorbell, rung_lane, unrung_lane
+from mutirao.model.jobs.job import Claim, Lane
+from mutirao.model.limits.fairness import once, queue_of
+from mutirao.model.limits.limits import Claimed, CounterName
 from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules import claim, fairness, limits
 from mutirao.sql.rules.words import Words

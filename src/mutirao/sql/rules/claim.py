@@ -7,14 +7,14 @@ from datetime import datetime
 from itertools import islice, takewhile
 
 from mutirao.errors import WorkerGone
-from mutirao.model.fairness import is_fair, once, queue_of
-from mutirao.model.job import Claim, FairClaim, Lane, LaneHead, Wake
-from mutirao.model.limits import Claimed, CounterName, Rule
+from mutirao.model.jobs.job import Claim, FairClaim, Lane, LaneHead, Wake
+from mutirao.model.limits.fairness import is_fair, once, queue_of
+from mutirao.model.limits.limits import Claimed, CounterName, Rule
 from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Asking, Execute, Row, all_of
 from mutirao.sql.rules import fairness, limits
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import (
+from mutirao.sql.schema.types import (
     MICROS_PER_SECOND,
     from_micros,
     to_micros,

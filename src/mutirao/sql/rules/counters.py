@@ -3,10 +3,10 @@
 from collections.abc import Collection
 from dataclasses import dataclass
 
-from mutirao.model.limits import CounterName, Rule, filled
+from mutirao.model.limits.limits import CounterName, Rule, filled
 from mutirao.sql.drivers.steps import Asking, Execute, all_of
 from mutirao.sql.rules.words import Condition, Words
-from mutirao.sql.schema.instant import from_micros
+from mutirao.sql.schema.types import from_micros
 
 COUNTER = """
 SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven,

@@ -6,7 +6,7 @@ A few keyed jobs among many are placed one by one, each after what those before 
 from collections.abc import Iterable, Iterator
 from itertools import chain
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers.steps import (
     ENQUEUE_SAVEPOINT,
     GRAPH_SAVEPOINT,
@@ -19,10 +19,10 @@ from mutirao.sql.drivers.steps import (
     placed,
     take,
 )
-from mutirao.sql.enqueue.facts import FACTS, facts
+from mutirao.sql.enqueue.job_columns import FACTS, facts
 from mutirao.sql.rules.uniqueness import hold_keys, place
 from mutirao.sql.rules.words import TIMES, Due, Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
 COLUMNS = (*TIMES, *FACTS)
 

@@ -8,8 +8,8 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
-from mutirao.model.fairness import is_fair
-from mutirao.model.job import Lane
+from mutirao.model.jobs.job import Lane
+from mutirao.model.limits.fairness import is_fair
 from mutirao.sql.drivers.steps import Asking, Execute, Reply, Rows, all_of, soon
 from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words

@@ -3,12 +3,12 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import Claim, Lane, LaneHead
-from mutirao.model.outcome import Settlement
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import KeyName
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.jobs.job import Claim, Lane, LaneHead
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import KeyName
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import (
     carried,
@@ -23,7 +23,7 @@ from mutirao.sql.rules import (
 )
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import from_micros
+from mutirao.sql.schema.types import from_micros
 
 
 class LockAskWrite(Rules):

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Any
 
-from mutirao.model.hours import (
+from mutirao.model.jobs.hours import (
     FAILED_OUTCOME_NAMES,
     MAX_ERROR_CHARACTERS,
     Ended,
@@ -21,11 +21,11 @@ from mutirao.model.hours import (
     by_hour,
     finished_jobs,
 )  # fmt: skip
+from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.row_json import UnreadableRow, read_object
-from mutirao.model.states import OutcomeKind
 from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND
+from mutirao.sql.schema.types import MICROS_PER_SECOND
 
 # Attempts of each outcome in a transaction, which keeps other writers waiting.
 MAX_ATTEMPTS_PER_ROLL_UP = 10_000

@@ -14,11 +14,11 @@ jobs waiting that belong there, until the caller's commit. Therefore
 from collections.abc import Set
 from typing import NamedTuple
 
-from mutirao.model.supersede import Done, Older, Supersede
-from mutirao.model.uniqueness import PARKED, KeyName
+from mutirao.model.keys.supersede import Done, Older, Supersede
+from mutirao.model.keys.uniqueness import PARKED, KeyName
 from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import to_micros
+from mutirao.sql.schema.types import to_micros
 
 NAME = ("scope", "task", "queue", "key")
 IS_NAMED = "k.scope = ? AND k.task = ? AND k.queue = ? AND k.key = ?"

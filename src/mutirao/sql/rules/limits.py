@@ -1,8 +1,8 @@
 """Limits: count running jobs, park those for which there is no room, and release them later.
 
-`mutirao.model.limits` decides; this module reads what it needs and writes what it decides. Times
-are in microseconds. Live rows are locked before counters, or without waiting. What a change of
-limits has left because others had those rows is in `left_out`.
+`mutirao.model.limits.limits` decides; this module reads what it needs and writes what it decides.
+Times are in microseconds. Live rows are locked before counters, or without waiting. What a change
+of limits has left because others had those rows is in `left_out`.
 """
 
 from collections import Counter as Tally
@@ -10,9 +10,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from mutirao.model.fairness import is_late
-from mutirao.model.job import Wake
-from mutirao.model.limits import (
+from mutirao.model.jobs.job import Wake
+from mutirao.model.limits.fairness import is_late
+from mutirao.model.limits.limits import (
     COUNTER_KEPT_FOR,
     Candidate,
     CounterName,
@@ -32,7 +32,7 @@ from mutirao.sql.rules.counters import (
     read_counters,
 )
 from mutirao.sql.rules.words import NO_LIMIT, Condition, Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros
 
 _TERMS = ("name", "queue", "task", "by", "key", "most", "per", "burst", "start")
 TERMS = ", ".join(f"m.{term}" for term in _TERMS)

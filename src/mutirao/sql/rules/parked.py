@@ -6,13 +6,13 @@ Times are in microseconds. Whoever is here has locked the counters.
 from collections.abc import Sequence
 from operator import itemgetter
 
-from mutirao.model.fairness import shared
-from mutirao.model.limits import Rule, next_look
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.uniqueness import PARKED
+from mutirao.model.limits.fairness import shared
+from mutirao.model.limits.limits import Rule, next_look
 from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
 from mutirao.sql.rules.counters import Counter
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, to_micros
 
 PARKED_MICROS = to_micros(PARKED)
 COLUMNS = ("job", "counter", "priority", "run_at", "late")

@@ -3,7 +3,7 @@
 from collections.abc import Collection, Sequence
 from datetime import datetime
 
-from mutirao.model.states import OutcomeKind
+from mutirao.model.jobs.states import OutcomeKind
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.settle import Held, held, write_attempts

@@ -4,14 +4,14 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import NamedTuple
 
-from mutirao.model.fairness import queue_of
-from mutirao.model.limits import Settled
-from mutirao.model.outcome import Settlement
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.limits.fairness import queue_of
+from mutirao.model.limits.limits import Settled
 from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, to_micros
 
 _ATTEMPT = (
     "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",

@@ -10,8 +10,8 @@ from datetime import datetime
 from functools import partial
 
 from mutirao.errors import InvalidJob
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.supersede import (
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.keys.supersede import (
     SUPERSEDED,
     Decision,
     Supersede,
@@ -20,11 +20,11 @@ from mutirao.model.supersede import (
     dropped_because,
     repeated_because,
 )
-from mutirao.model.uniqueness import PARKED, KeyName, Placed, Unique
+from mutirao.model.keys.uniqueness import PARKED, KeyName, Placed, Unique
 from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules.keys import IS_NAMED, NAME, Last, Live, hold, last
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import from_micros, to_micros
+from mutirao.sql.schema.types import from_micros, to_micros
 
 Write = Callable[[NewJob], Asking[int]]  # writes a job, and returns its id
 

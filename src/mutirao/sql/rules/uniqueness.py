@@ -4,8 +4,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from datetime import datetime, timedelta
 
-from mutirao.model.job import NewJob
-from mutirao.model.uniqueness import (
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.keys.uniqueness import (
     FOREVER,
     PARKED,
     REPLACED,
@@ -22,7 +22,7 @@ from mutirao.sql.rules import keys
 from mutirao.sql.rules.keys import NAME, Holding
 from mutirao.sql.rules.supersede import Write, cancel, hold_key, park, place_last
 from mutirao.sql.rules.words import Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
 _COLUMNS = (*NAME, "job", "after", "since", "unique_for")
 

@@ -6,10 +6,10 @@ from datetime import datetime
 
 import msgspec
 
-from mutirao.model.endpoints import USUAL_LIMIT
-from mutirao.model.limits import PROVEN_ENOUGH
-from mutirao.model.outcome import Settlement
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.limits.limits import PROVEN_ENOUGH
+from mutirao.model.webhooks.endpoints import USUAL_LIMIT
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Asking, Execute, Row, each
 from mutirao.sql.rules import settle
 from mutirao.sql.rules.words import Words

@@ -5,9 +5,9 @@ from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
-from mutirao.model.uniqueness import FOREVER, PARKED
+from mutirao.model.keys.uniqueness import FOREVER, PARKED
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row, each
-from mutirao.sql.schema.instant import to_micros
+from mutirao.sql.schema.types import to_micros
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
 TIMES = ("run_at", "enqueued_at")  # of a job: when it is due, and when it was enqueued

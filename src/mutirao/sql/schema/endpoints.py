@@ -12,7 +12,7 @@ from sqlalchemy import (
 )
 
 from mutirao.sql.schema.gathered import metadata
-from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.types import Instant
 
 endpoint = Table(
     "mutirao_endpoint",

@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Boolean, Column, Integer, Table, Text
 
 from mutirao.sql.schema.gathered import metadata
-from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.types import Instant
 
 host = Table(
     "mutirao_host",

@@ -3,7 +3,7 @@
 from sqlalchemy import Column, Integer, Table, Text
 
 from mutirao.sql.schema.gathered import metadata
-from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.types import Instant
 
 inbox = Table(
     "mutirao_inbox",

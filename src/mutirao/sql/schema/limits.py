@@ -3,7 +3,7 @@
 from sqlalchemy import BigInteger, Boolean, Column, Double, Integer, SmallInteger, Table, Text
 
 from mutirao.sql.schema.gathered import metadata
-from mutirao.sql.schema.instant import Instant
+from mutirao.sql.schema.types import Instant
 
 limit = Table(
     "mutirao_limit",

@@ -22,7 +22,6 @@ from mutirao.sql.schema.federation import host as host
 from mutirao.sql.schema.federation import said as said
 from mutirao.sql.schema.gathered import metadata as metadata
 from mutirao.sql.schema.inbox import inbox as inbox
-from mutirao.sql.schema.instant import Instant
 from mutirao.sql.schema.limits import counter as counter
 from mutirao.sql.schema.limits import limit as limit
 from mutirao.sql.schema.limits import parked as parked
@@ -30,6 +29,7 @@ from mutirao.sql.schema.limits import slot as slot
 from mutirao.sql.schema.topics import delivery as delivery
 from mutirao.sql.schema.topics import ordered as ordered
 from mutirao.sql.schema.topics import subscription as subscription
+from mutirao.sql.schema.types import Instant
 
 Json = JSON(none_as_null=True)
 

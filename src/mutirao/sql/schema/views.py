@@ -13,7 +13,7 @@ from sqlalchemy import (
     Text,
 )
 
-from mutirao.sql.schema.instant import Shown
+from mutirao.sql.schema.types import Shown
 
 metadata = MetaData()
 

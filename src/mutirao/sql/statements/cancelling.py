@@ -5,7 +5,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, Text, insert, literal, null, select
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, live, next_run

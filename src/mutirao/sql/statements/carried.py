@@ -5,10 +5,10 @@ from datetime import datetime
 
 from sqlalchemy import ColumnElement, Connection, Update, case, func, select
 
-from mutirao.model.doorbell import Doorbell, rung_lane, unrung_lane
-from mutirao.model.fairness import fair_lane
-from mutirao.model.job import Lane
-from mutirao.model.lanes import RUNG_LANE_PREFIX
+from mutirao.model.brokers.doorbell import Doorbell, rung_lane, unrung_lane
+from mutirao.model.jobs.job import Lane
+from mutirao.model.jobs.lanes import RUNG_LANE_PREFIX
+from mutirao.model.limits.fairness import fair_lane
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.tables import live, next_run
 

@@ -11,11 +11,11 @@ from typing import Any
 
 from sqlalchemy import Connection, case, func, literal, select, update
 
-from mutirao.model.change import Change
-from mutirao.model.fairness import fair_lane
-from mutirao.model.lanes import FAIR_LANE_PREFIX
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.lanes import FAIR_LANE_PREFIX
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import PARKED
+from mutirao.model.limits.fairness import fair_lane
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.schema.tables import job, live, parked

@@ -10,20 +10,20 @@ from datetime import UTC, datetime, timedelta
 from sqlalchemy import Connection, func, inspect, select
 
 from mutirao.errors import SchemaError, SchemaMissing
-from mutirao.model.endpoints import (
+from mutirao.model.federation.hosts import BY, DELIVER
+from mutirao.model.findings import Finding, Level
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import WorkerRecord
+from mutirao.model.limits.limits import LimitRecord
+from mutirao.model.schedules.schedule import ScheduleRecord, ScheduleStatus
+from mutirao.model.topics.topics import TOPIC_TASK, patterns_of, topic_of
+from mutirao.model.webhooks.endpoints import (
     DISABLED_TOPIC,
     PROBE_TASK,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
     subscription_of,
 )
-from mutirao.model.findings import Finding, Level
-from mutirao.model.hosts import BY, DELIVER
-from mutirao.model.job import JobState
-from mutirao.model.limits import LimitRecord
-from mutirao.model.records import WorkerRecord
-from mutirao.model.schedule import ScheduleRecord, ScheduleStatus
-from mutirao.model.topics import TOPIC_TASK, patterns_of, topic_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.registry import dialect_of

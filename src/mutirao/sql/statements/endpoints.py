@@ -16,7 +16,10 @@ from sqlalchemy import ColumnElement, Connection, delete, insert, select, update
 
 from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.model import row_json
-from mutirao.model.endpoints import (
+from mutirao.model.limits.limits import LimitOrigin
+from mutirao.model.row_json import shown
+from mutirao.model.topics.subscriptions import SubscriptionKind, WhenDead
+from mutirao.model.webhooks.endpoints import (
     FAIR_BY,
     WEBHOOK_QUEUE,
     WEBHOOK_TASK,
@@ -28,17 +31,14 @@ from mutirao.model.endpoints import (
     subscription_of,
     without_secret,
 )
-from mutirao.model.limits import LimitOrigin
-from mutirao.model.row_json import shown
-from mutirao.model.subscriptions import SubscriptionKind, WhenDead
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
 from mutirao.sql.schema.tables import limit, subscription
-from mutirao.sql.statements import held, limits
-from mutirao.sql.statements.putting import clock, put_rows, unless_same
-from mutirao.sql.statements.putting import hold as hold_rows
+from mutirao.sql.statements import held_deliveries, limits
+from mutirao.sql.statements.upserts import clock, put_rows, unless_same
+from mutirao.sql.statements.upserts import hold as hold_rows
 
 _JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")
@@ -117,7 +117,7 @@ def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
 
     Whether by a pause, its own breaker, or as it was disabled. The lock that stops claims is held.
     """
-    held.sort(conn, dialect, "endpoint", id)
+    held_deliveries.sort(conn, dialect, "endpoint", id)
     close(conn, dialect, "endpoint", id, now)
     enabled = {"active": True, "paused": False, "disabled_reason": None, "disabled_at": None}
     found = _change(conn, dialect, id, now, **enabled)

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from sqlalchemy import Connection, delete, select
 
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.tables import fairness, fairness_served, worker
 

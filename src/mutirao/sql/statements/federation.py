@@ -11,8 +11,8 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, delete, exists, func, select, update
 
-from mutirao.model.activities import Said
-from mutirao.model.hosts import (
+from mutirao.model.federation.activities import Said
+from mutirao.model.federation.hosts import (
     BY,
     DELIVER,
     Amend,
@@ -23,7 +23,7 @@ from mutirao.model.hosts import (
     limit_of,
     probe_of,
 )
-from mutirao.model.job import NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, job, live

@@ -28,13 +28,13 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.model.claim import UnfitClaim
-from mutirao.model.graph import OnDead
-from mutirao.model.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.graph_plan import Needs, filled, steps_in
-from mutirao.model.job import Claim, NewJob, OutcomeKind
+from mutirao.model.graphs.graph import OnDead
+from mutirao.model.graphs.graph_plan import Needs, filled, steps_in
+from mutirao.model.jobs.claim import UnfitClaim
+from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
+from mutirao.model.jobs.job import Claim, NewJob, OutcomeKind
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.row_json import UnreadableRow, read_object
-from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.graphs import from_text

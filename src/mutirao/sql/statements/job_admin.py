@@ -23,10 +23,10 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidJob
-from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import FINAL_STATES, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.row_json import UnreadableRow, check_storable, read_list, read_object
-from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue

@@ -21,7 +21,7 @@ from sqlalchemy import (
     select,
 )
 
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of

@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, delete, insert, or_, select, update
 
-from mutirao.model.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of

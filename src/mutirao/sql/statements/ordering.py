@@ -30,12 +30,12 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.model.job import Claim, Job
-from mutirao.model.payload_filter import value_at
+from mutirao.model.jobs.job import Claim, Job
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.row_json import UnreadableRow, read
-from mutirao.model.subscriptions import WhenDead
-from mutirao.model.topics import ANY, TOPIC_TASK, task_of
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.topics.payload_filter import value_at
+from mutirao.model.topics.subscriptions import WhenDead
+from mutirao.model.topics.topics import ANY, TOPIC_TASK, task_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import Enqueue

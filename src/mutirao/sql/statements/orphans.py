@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, select
 
-from mutirao.model.endpoints import OF_ENDPOINT, limits_of
-from mutirao.model.limits import LimitRecord
-from mutirao.model.subscriptions import SubscriptionKind, limit_names
-from mutirao.model.topics import SUBSCRIPTION
+from mutirao.model.limits.limits import LimitRecord
+from mutirao.model.topics.subscriptions import SubscriptionKind, limit_names
+from mutirao.model.topics.topics import SUBSCRIPTION
+from mutirao.model.webhooks.endpoints import OF_ENDPOINT, limits_of
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.endpoints import endpoint
 from mutirao.sql.schema.tables import subscription

@@ -24,9 +24,8 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import UnknownGraph, UnknownJob
-from mutirao.model.fairness import queue_of
-from mutirao.model.job import JobState, Lane, OutcomeKind
-from mutirao.model.records import (
+from mutirao.model.jobs.job import JobState, Lane, OutcomeKind
+from mutirao.model.jobs.records import (
     AttemptRecord,
     GraphRecord,
     GraphState,
@@ -37,8 +36,9 @@ from mutirao.model.records import (
     StepRecord,
     WorkerRecord,
 )
+from mutirao.model.keys.uniqueness import PARKED
+from mutirao.model.limits.fairness import queue_of
 from mutirao.model.row_json import shown
-from mutirao.model.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of

@@ -21,10 +21,10 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidArguments, InvalidSubscription, UnknownSubscription
-from mutirao.model.payload_filter import value_at
 from mutirao.model.row_json import UnreadableRow, read
-from mutirao.model.subscriptions import Replay, Replayed
-from mutirao.model.topics import (
+from mutirao.model.topics.payload_filter import value_at
+from mutirao.model.topics.subscriptions import Replay, Replayed
+from mutirao.model.topics.topics import (
     PUBLICATION,
     is_told_of,
 )

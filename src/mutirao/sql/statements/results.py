@@ -9,9 +9,9 @@ from typing import Any
 
 from sqlalchemy import Connection, and_, delete, insert, literal, select, update
 
-from mutirao.model.job import FINAL_OUTCOMES, JobState
-from mutirao.model.outcome import Settlement
-from mutirao.model.records import Ending, Progress
+from mutirao.model.jobs.job import FINAL_OUTCOMES, JobState
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import Ending, Progress
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, job, live, progress, result, waiter

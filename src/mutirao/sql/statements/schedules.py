@@ -28,9 +28,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import IntegrityError
 
 from mutirao.errors import WrongState
-from mutirao.model.job import FINAL_OUTCOMES, NewJob, OutcomeKind
+from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.row_json import read_object
-from mutirao.model.schedule import (
+from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
     Agenda,

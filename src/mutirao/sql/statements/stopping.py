@@ -8,7 +8,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, select, update
 
-from mutirao.model.outcome import Settlement
+from mutirao.model.jobs.outcome import Settlement
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.tables import job, schedule
 

@@ -21,10 +21,11 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidSubscription, MutiraoError
-from mutirao.model.job import Job, NewJob
-from mutirao.model.payload_filter import check_filter, matches, value_at
+from mutirao.model.jobs.job import Job, NewJob
+from mutirao.model.keys.uniqueness import Placed
 from mutirao.model.row_json import UnreadableRow, read, read_object, shown
-from mutirao.model.subscriptions import (
+from mutirao.model.topics.payload_filter import check_filter, matches, value_at
+from mutirao.model.topics.subscriptions import (
     Subscription,
     SubscriptionKind,
     SubscriptionOrigin,
@@ -34,13 +35,12 @@ from mutirao.model.subscriptions import (
     limit_names,
     unique_of,
 )
-from mutirao.model.topics import PUBLICATION, RETRY, SUBSCRIPTION, patterns_of, topic_of
-from mutirao.model.uniqueness import Placed
+from mutirao.model.topics.topics import PUBLICATION, RETRY, SUBSCRIPTION, patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
-from mutirao.sql.statements.putting import clock, put_rows, unless_same
+from mutirao.sql.statements.upserts import clock, put_rows, unless_same
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
 _SAID = ("topic", "tenant", "group", "kind", "key", "order_by", "when_dead")

@@ -12,7 +12,7 @@ from datetime import datetime
 
 from sqlalchemy import Connection, delete, exists, select, update
 
-from mutirao.model.uniqueness import KeyName, Unique
+from mutirao.model.keys.uniqueness import KeyName, Unique
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables

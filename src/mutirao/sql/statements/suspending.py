@@ -12,8 +12,8 @@ from typing import Any
 from sqlalchemy import Connection, exists, or_, select, true, update
 
 from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
-from mutirao.model.job import Job
-from mutirao.model.topics import patterns_of, topic_of
+from mutirao.model.jobs.job import Job
+from mutirao.model.topics.topics import patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.failures import translated
 from mutirao.sql.enqueue.intake import Enqueue

@@ -36,8 +36,8 @@ from sqlalchemy import (
     union_all,
 )
 
-from mutirao.model.job import Job
-from mutirao.model.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
+from mutirao.model.jobs.job import Job
+from mutirao.model.topics.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.endpoints import further_topic
 from mutirao.sql.schema.tables import delivery, job, subscription

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select, update
 
 from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
-from mutirao.model import schedule_rules
-from mutirao.model.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.failures import translated
 from mutirao.sql.enqueue.intake import Enqueue

@@ -25,12 +25,12 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import InvalidArguments, StaleRun
-from mutirao.model.claim import UnfitClaim
-from mutirao.model.job import Claim, Job, NewJob
-from mutirao.model.outcome import Settlement
-from mutirao.model.records import Progress
+from mutirao.model.jobs.claim import UnfitClaim
+from mutirao.model.jobs.job import Claim, Job, NewJob
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import Progress
 from mutirao.model.row_json import UnreadableRow
-from mutirao.model.topics import (
+from mutirao.model.topics.topics import (
     PUBLICATION,
     SUBSCRIPTION,
     patterns_of,

@@ -10,8 +10,8 @@ from datetime import datetime
 
 from sqlalchemy import Connection, exists, literal, null, select, union_all
 
-from mutirao.model.supersede import SUPERSEDED, cancelled_because
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.supersede import SUPERSEDED, cancelled_because
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of

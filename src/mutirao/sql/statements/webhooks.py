@@ -11,7 +11,9 @@ from typing import Any, NamedTuple
 import msgspec
 from sqlalchemy import Connection, and_, delete, insert, or_, select
 
-from mutirao.model.breakers import (
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.topics.topics import task_of
+from mutirao.model.webhooks.breakers import (
     Breaker,
     BreakerName,
     BreakerState,
@@ -21,7 +23,7 @@ from mutirao.model.breakers import (
     half_open,
     judge,
 )
-from mutirao.model.endpoints import (
+from mutirao.model.webhooks.endpoints import (
     DISABLED_TOPIC,
     FIRST,
     PROBE_TASK,
@@ -29,15 +31,13 @@ from mutirao.model.endpoints import (
     WEBHOOK_QUEUE,
     stop_of,
 )
-from mutirao.model.job import NewJob
-from mutirao.model.topics import task_of
-from mutirao.model.webhook_attempts import GONE, WebhookAttempt
+from mutirao.model.webhooks.webhook_attempts import GONE, WebhookAttempt
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.rules.webhooks import values_of
 from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
-from mutirao.sql.statements import endpoints, held, limits
+from mutirao.sql.statements import endpoints, held_deliveries, limits
 
 Tallies = Mapping[BreakerName, Tally]
 
@@ -93,7 +93,7 @@ def act(
             limits.put_or_remove(conn, dialect, rule.name, rule, now)
             enqueue([_probe(name, verdict.wait)], conn)
         elif verdict.closes:
-            held.sort(conn, dialect, *name)
+            held_deliveries.sort(conn, dialect, *name)
             limits.put_or_remove(conn, dialect, rule.name, None, now)
     reasons = {
         name.key: f"it has only failed for {timedelta(seconds=terms.disable_after)}"
@@ -126,7 +126,7 @@ def probe(
     if due is None:
         return False
     _write(conn, name, due)
-    held.sort(conn, dialect, *name)
+    held_deliveries.sort(conn, dialect, *name)
     rule = stop_of(*name, "breaker", most=1)
     limits.put_or_remove(conn, dialect, rule.name, rule, now)
     return True

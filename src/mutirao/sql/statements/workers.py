@@ -18,8 +18,8 @@ from sqlalchemy import (
 )
 
 from mutirao.model.deploys import Deployed, Served
-from mutirao.model.job import Beat, NewWorker
-from mutirao.model.schedule import ScheduleOrigin
+from mutirao.model.jobs.job import Beat, NewWorker
+from mutirao.model.schedules.schedule import ScheduleOrigin
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of

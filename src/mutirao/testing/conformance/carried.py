@@ -6,11 +6,11 @@ from collections.abc import Sequence
 import pytest
 
 from mutirao.errors import WorkerGone
-from mutirao.model.change import Change
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.limits import Limit, pause_of
-from mutirao.model.records import JobFilter
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Limit, pause_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     NOW,

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from mutirao.model.change import Change
-from mutirao.model.graph import chain
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.graphs.graph import chain
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.fairness import of as fair
 from mutirao.testing.conformance.fairness import tenants

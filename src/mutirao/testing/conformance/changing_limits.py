@@ -5,8 +5,8 @@ import json
 
 import pytest
 
-from mutirao.model.job import JobState
-from mutirao.model.limits import Limit, LimitOrigin, pause_of
+from mutirao.model.jobs.job import JobState
+from mutirao.model.limits.limits import Limit, LimitOrigin, pause_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     NOW,

@@ -5,7 +5,7 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from mutirao.model.job import JobState
+from mutirao.model.jobs.job import JobState
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -3,8 +3,8 @@
 import asyncio
 from collections import Counter
 
-from mutirao.model.job import Claim, JobState, OutcomeKind
-from mutirao.model.records import JobFilter, JobRecord
+from mutirao.model.jobs.job import Claim, JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter, JobRecord
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     NOW,

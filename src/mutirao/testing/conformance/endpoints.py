@@ -7,8 +7,13 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidEndpoint
-from mutirao.model.breakers import BreakerName, BreakerTerms
-from mutirao.model.endpoints import (
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
+from mutirao.model.jobs.records import JobFilter, JobRecord
+from mutirao.model.topics.subscriptions import WhenDead
+from mutirao.model.topics.topics import task_of
+from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+from mutirao.model.webhooks.endpoints import (
     DISABLED_TOPIC,
     PROBE_TASK,
     USUAL_LIMIT,
@@ -17,12 +22,7 @@ from mutirao.model.endpoints import (
     Endpoint,
     EndpointRecord,
 )
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Settlement
-from mutirao.model.records import JobFilter, JobRecord
-from mutirao.model.subscriptions import WhenDead
-from mutirao.model.topics import task_of
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import at, finish, ids_of, join, take, take_one
 from mutirao.testing.conformance.topics import claim_told, fan_out, publish

@@ -9,8 +9,8 @@ from typing import ClassVar
 import pytest
 
 from mutirao.errors import UnsupportedConnection
-from mutirao.model.job import MAX_PRIORITY, MIN_PRIORITY, Claim, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, Claim, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

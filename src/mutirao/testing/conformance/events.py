@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import TransportUnavailable
-from mutirao.model.events import EventKey, EventKind, JobEvent
+from mutirao.model.jobs.events import EventKey, EventKind, JobEvent
 from mutirao.ports.events import EventFeed, TellsEvents
 from mutirao.testing.conformance.kit import deadline
 

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.change import Change
-from mutirao.model.endpoints import WEBHOOK_QUEUE
-from mutirao.model.fairness import fair_lane
-from mutirao.model.graph import chain, group
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.limits import Limit, Settled, pause_of
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.records import GraphState, JobFilter
-from mutirao.model.uniqueness import OnConflict, Unique
+from mutirao.model.graphs.graph import chain, group
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.records import GraphState, JobFilter
+from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.fairness import fair_lane
+from mutirao.model.limits.limits import Limit, Settled, pause_of
+from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
 from mutirao.ports import Store
 from mutirao.testing.conformance.endpoints import SOON, claimed, delivered, endpoint
 from mutirao.testing.conformance.graphs import stands, write_graph

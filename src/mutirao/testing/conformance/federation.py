@@ -2,8 +2,8 @@
 
 from datetime import datetime, timedelta
 
-from mutirao.model.activities import Said
-from mutirao.model.hosts import (
+from mutirao.model.federation.activities import Said
+from mutirao.model.federation.hosts import (
     DELIVER,
     PROBE,
     Host,
@@ -13,8 +13,8 @@ from mutirao.model.hosts import (
     is_heard_from,
     probe_is_due,
 )
-from mutirao.model.job import NewJob
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at, due, ended, join, put, take
 

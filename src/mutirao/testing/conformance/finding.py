@@ -6,8 +6,8 @@ from typing import Any, ClassVar
 
 import pytest
 
-from mutirao.model.job import JobState, NewJob
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState, NewJob
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

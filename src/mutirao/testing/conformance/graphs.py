@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import UnknownGraph
-from mutirao.model.graph import (
+from mutirao.model.graphs.graph import (
     PREVIOUS,
     Chain,
     Graph,
@@ -18,10 +18,10 @@ from mutirao.model.graph import (
     group,
     step,
 )
-from mutirao.model.graph_plan import plan
-from mutirao.model.job import Claim, JobState, KeptResult, NewJob, OutcomeKind
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.records import GraphState, JobFilter
+from mutirao.model.graphs.graph_plan import plan
+from mutirao.model.jobs.job import Claim, JobState, KeptResult, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.records import GraphState, JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mutirao.model.job import OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.ports import Store
 from mutirao.testing.conformance.endpoints import (
     ERP,

@@ -2,7 +2,7 @@
 
 import pytest
 
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, SLACK, at, due, ids_of, join, put, take
 

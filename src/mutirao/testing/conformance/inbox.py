@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from contextlib import suppress
 
-from mutirao.model.job import Claim, Gives
+from mutirao.model.jobs.job import Claim, Gives
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import deadline, due, job_of, join, lane, put
 from mutirao.testing.conformance.transactions import (

@@ -8,8 +8,8 @@ from typing import Any, Literal, NoReturn
 
 import pytest
 
-from mutirao.model.job import Claim, Gives, Job, Lane, NewJob, NewWorker, OutcomeKind
-from mutirao.model.outcome import Outcome, Settlement
+from mutirao.model.jobs.job import Claim, Gives, Job, Lane, NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
 from mutirao.ports import Store
 
 # Behind every real clock, so that what is due now is due for the database too.

@@ -4,8 +4,8 @@ from datetime import timedelta, timezone
 
 import pytest
 
-from mutirao.model.job import Lane, LaneHead, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import Lane, LaneHead, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

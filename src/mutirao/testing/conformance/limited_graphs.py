@@ -1,9 +1,9 @@
 """Steps of limited tasks: they wait for earlier steps first, and then for room."""
 
-from mutirao.model.graph import OnDead, chain, group, step
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.limits import pause_of
-from mutirao.model.records import GraphState
+from mutirao.model.graphs.graph import OnDead, chain, group, step
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import GraphState
+from mutirao.model.limits.limits import pause_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.graphs import stands, states, write_graph
 from mutirao.testing.conformance.kit import (

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.limits import Limit, LimitRecord, Rule, Settled
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import OnConflict, Unique
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.limits import Limit, LimitRecord, Rule, Settled
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     NOW,

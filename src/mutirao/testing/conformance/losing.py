@@ -3,10 +3,10 @@
 import pytest
 
 from mutirao.errors import WorkerGone
-from mutirao.model import losses
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.outcome import SUCCEEDED, Outcome, Settlement
-from mutirao.model.states import Fault
+from mutirao.model.jobs import lost_workers
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
+from mutirao.model.jobs.states import Fault
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at, due, ids_of, join, lane, put, take, take_one
 
@@ -83,10 +83,10 @@ class LosingContract:
         for n in range(12):
             worker = await join(store, expiry=1, now=at(10 * n))
             claim = await take_one(store, worker, now=at(10 * n))
-            workers, unbegun = losses.read(claim.lost)
+            workers, unbegun = lost_workers.read(claim.lost)
             told.append((workers, claim.attempt - unbegun))
             if n >= 9:
-                noted = {"lost": losses.noted(workers), "attempt": claim.attempt - unbegun}
+                noted = {"lost": lost_workers.noted(workers), "attempt": claim.attempt - unbegun}
                 assert await store.note_start(worker, claim.id, claim.run, **noted)
                 assert not await store.note_start(worker, claim.id, claim.run + 1, **noted)
                 assert not await store.note_start(worker + 1, claim.id, claim.run, **noted)
@@ -100,14 +100,16 @@ class LosingContract:
         await store.rescue(now=at(5))
         worker = await join(store, expiry=10_000)
         claim = await take_one(store, worker, now=at(6))
-        assert await store.note_start(worker, claim.id, claim.run, lost=losses.noted(1), attempt=2)
+        assert await store.note_start(
+            worker, claim.id, claim.run, lost=lost_workers.noted(1), attempt=2
+        )
         for outcome, workers in (
             (Outcome(RELEASED, 0), 1),
             (Outcome(RELEASED, 0, fault=Fault.WORKER), 2),
             (Outcome(RETRIED, 0), 0),
         ):
             claim = await again(store, claim, outcome, worker)
-            assert losses.read(claim.lost).workers == workers, outcome
+            assert lost_workers.read(claim.lost).workers == workers, outcome
         assert claim.attempt == 3
 
     async def test_cut_off_attempts_are_counted(self, store: Store) -> None:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidEndpoint, InvalidSchedule
-from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob
-from mutirao.model.limits import Limit
-from mutirao.model.schedule import Amended, Amendment, Schedule, ScheduleFacts
+from mutirao.model.jobs.job import NewJob
+from mutirao.model.limits.limits import Limit
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import Amended, Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.testing.conformance.endpoints import (
     OTHER,

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.job import NewJob, Wake
+from mutirao.model.jobs.job import NewJob, Wake
 from mutirao.ports import Notifier, Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from mutirao.model.job import Claim, OutcomeKind
-from mutirao.model.limits import Claimed
-from mutirao.model.records import JobFilter
-from mutirao.model.subscriptions import Replay, WhenDead
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Claimed
+from mutirao.model.topics.subscriptions import Replay, WhenDead
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at, ended, finish, join, take
 from mutirao.testing.conformance.topics import (

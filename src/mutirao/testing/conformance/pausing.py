@@ -5,10 +5,10 @@ from datetime import timedelta
 from functools import partial
 from typing import Any
 
-from mutirao.model import schedule_rules
-from mutirao.model.job import Claim, NewJob, OutcomeKind
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.schedule import ScheduleStatus
+from mutirao.model.jobs.job import Claim, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import ScheduleStatus
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -3,8 +3,8 @@
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

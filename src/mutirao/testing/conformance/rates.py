@@ -2,9 +2,9 @@
 
 import pytest
 
-from mutirao.model.job import Claim
-from mutirao.model.limits import Claimed, pace_of
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import Claim
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Claimed, pace_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import NOW, at, due, finish, ids_of, join, lane, put, take
 from mutirao.testing.conformance.limits import full, limited

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.limits import pause_of
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import pause_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -4,9 +4,9 @@ import json
 
 import pytest
 
-from mutirao.model.graph import chain, group
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import GraphState, JobFilter
+from mutirao.model.graphs.graph import chain, group
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import GraphState, JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.graphs import a, returned, taking, write_graph
 from mutirao.testing.conformance.kit import (

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import Placed, Unique
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -2,8 +2,8 @@
 
 import json
 
-from mutirao.model.job import JobState, OutcomeKind
-from mutirao.model.records import GraphRecord, JobFilter, Progress
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import GraphRecord, JobFilter, Progress
 from mutirao.ports import Store
 from mutirao.testing.conformance.graphs import DEAD, a, returned
 from mutirao.testing.conformance.kit import NOW, at, ended, join, newcomer, put, take, take_one

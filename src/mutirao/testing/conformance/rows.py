@@ -14,11 +14,11 @@ from sqlalchemy import column, insert, table, text, update
 from sqlalchemy.exc import DBAPIError
 
 from mutirao.app import Mutirao
-from mutirao.engine.embedded import EmbeddedWorker
-from mutirao.model.change import Change
-from mutirao.model.job import FINAL_STATES, JobState, NewJob, OutcomeKind
-from mutirao.model.limits import Limit
-from mutirao.model.records import JobFilter, JobRecord
+from mutirao.engine.workers.embedded import EmbeddedWorker
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import FINAL_STATES, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter, JobRecord
+from mutirao.model.limits.limits import Limit
 from mutirao.ports import Store
 from mutirao.sql.schema import tables
 from mutirao.testing.conformance.kit import NOW, at, due, finish, ids_of, join, put, take

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSchedule, WrongState
-from mutirao.model import schedule_rules
-from mutirao.model.cron import next_tick
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.limits import pause_of
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import (
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import pause_of
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.cron import next_tick
+from mutirao.model.schedules.schedule import (
     TICKS_KEPT_PER_SCHEDULE,
     Agenda,
     Amended,

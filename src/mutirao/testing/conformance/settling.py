@@ -6,9 +6,9 @@ from datetime import timedelta, timezone
 import pytest
 
 from mutirao.errors import UnknownJob
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.outcome import Outcome, Settlement
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

@@ -2,8 +2,8 @@
 
 import pytest
 
-from mutirao.model.job import Claim, JobState, OutcomeKind
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import Claim, JobState, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     NOW,

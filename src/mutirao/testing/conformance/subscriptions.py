@@ -8,17 +8,17 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSubscription, StoreRefused, UnknownSubscription
-from mutirao.model.claim import Claim
-from mutirao.model.limits import Limit
+from mutirao.model.jobs.claim import Claim
+from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.limits import Limit
 from mutirao.model.moments import EPOCH
-from mutirao.model.subscriptions import (
+from mutirao.model.topics.subscriptions import (
     Replay,
     Subscription,
     SubscriptionKind,
     SubscriptionOrigin,
     scope_of,
 )
-from mutirao.model.uniqueness import OnConflict, Unique
 from mutirao.ports import Store
 from mutirao.sql.statements.doctor import examine
 from mutirao.testing.conformance.kit import (

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidJob
-from mutirao.model.job import Claim, JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.supersede import Merge, Supersede
-from mutirao.model.uniqueness import How, Placed, Unique
+from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Merge, Supersede
+from mutirao.model.keys.uniqueness import How, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

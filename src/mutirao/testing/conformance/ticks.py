@@ -6,11 +6,11 @@ from dataclasses import replace
 from typing import Any
 
 from mutirao.errors import InvalidSchedule, WrongState
-from mutirao.model import schedule_rules
-from mutirao.model.job import NewJob, OutcomeKind
-from mutirao.model.limits import Limit
-from mutirao.model.records import JobFilter
-from mutirao.model.schedule import (
+from mutirao.model.jobs.job import NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.limits import Limit
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import (
     MAX_CATCH_UP,
     Amendment,
     Overlap,

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from mutirao.errors import StaleRun
-from mutirao.model.job import Claim, NewJob, OutcomeKind, Wake
-from mutirao.model.records import JobFilter
-from mutirao.model.subscriptions import Subscription, SubscriptionOrigin
-from mutirao.model.topics import task_of
+from mutirao.model.jobs.job import Claim, NewJob, OutcomeKind, Wake
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.topics.subscriptions import Subscription, SubscriptionOrigin
+from mutirao.model.topics.topics import task_of
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     FAR_AHEAD,

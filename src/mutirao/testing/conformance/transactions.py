@@ -7,8 +7,8 @@ from typing import ClassVar, Literal, get_args
 import pytest
 
 from mutirao.errors import StaleRun, WrongState
-from mutirao.model.job import Claim, Gives, JobState, OutcomeKind, Wake
-from mutirao.model.records import JobFilter
+from mutirao.model.jobs.job import Claim, Gives, JobState, OutcomeKind, Wake
+from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao.testing.conformance.kit import (
     SLACK,

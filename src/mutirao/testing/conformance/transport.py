@@ -17,7 +17,7 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
-from mutirao.model.message import Ack, Again, Bury, Cause, Delivery, Message
+from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message
 from mutirao.ports import Consumer, Transport
 from mutirao.testing.conformance.kit import deadline
 

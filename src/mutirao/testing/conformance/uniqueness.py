@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from mutirao.errors import DuplicateJob
-from mutirao.model.job import JobState, NewJob, OutcomeKind
-from mutirao.model.records import JobFilter
-from mutirao.model.uniqueness import How, OnConflict, Placed, Unique
+from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.uniqueness import How, OnConflict, Placed, Unique
 from mutirao.ports import Store
 from mutirao.testing.conformance.enqueueing import AWKWARD
 from mutirao.testing.conformance.kit import (

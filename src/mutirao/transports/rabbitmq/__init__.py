@@ -22,8 +22,8 @@ from mutirao.errors import (
     TransportRefused,
     TransportUnavailable,
 )
-from mutirao.model.events import EventKey, JobEvent
-from mutirao.model.message import DeadMessage, Difference, Message, Mode
+from mutirao.model.brokers.message import DeadMessage, Difference, Message, Mode
+from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import Dropped, Drops, EventFeed
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import check_kinds, check_mode, with_environment

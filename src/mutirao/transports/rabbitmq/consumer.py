@@ -9,7 +9,7 @@ from typing import Any
 from aiormq.abc import AbstractChannel
 
 from mutirao.errors import TransportError, TransportMismatch, TransportUnavailable
-from mutirao.model.message import Ack, Again, Delivery, Settling
+from mutirao.model.brokers.message import Ack, Again, Delivery, Settling
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.rabbitmq import wire

@@ -19,7 +19,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportError, TransportUnavailable
-from mutirao.model.events import EventKey, JobEvent
+from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import SAY_EVERY, Dropped, Drops, EventFeed
 from mutirao.transports.rabbitmq import fields
 from mutirao.transports.rabbitmq.hand import hand_in

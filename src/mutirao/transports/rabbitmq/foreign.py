@@ -11,8 +11,8 @@ from uuid import uuid4
 
 from pamqp.commands import Basic
 
-from mutirao.model.foreign import ForeignMessage
-from mutirao.model.message import Message
+from mutirao.model.brokers.foreign import ForeignMessage
+from mutirao.model.brokers.message import Message
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.wire import EXCHANGE, KEY, OURS

@@ -4,7 +4,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from mutirao.errors import TransportError
-from mutirao.model.message import DeadMessage
+from mutirao.model.brokers.message import DeadMessage
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.hand import Hand, Taken, hand_in
 from mutirao.transports.rabbitmq.links import Links, Parcel

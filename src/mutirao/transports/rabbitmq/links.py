@@ -39,7 +39,7 @@ from mutirao.errors import (
     TransportUnavailable,
 )
 from mutirao.transports.rabbitmq.deliveries import OpensApart, Taker, Takers, pass_over
-from mutirao.transports.rabbitmq.knocking import Knocking
+from mutirao.transports.rabbitmq.first_publish import Knocking
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
 CALL_LIMIT = 30.0  # seconds for the broker to answer a request, or to confirm a message

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from mutirao.model.message import Delivery
+from mutirao.model.brokers.message import Delivery
 from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.links import Parcel

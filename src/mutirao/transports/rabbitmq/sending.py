@@ -1,6 +1,6 @@
 """What is published for a message, and where: at once, or to the first queue of its delay."""
 
-from mutirao.model.message import Message
+from mutirao.model.brokers.message import Message
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.delays import first_step
 from mutirao.transports.rabbitmq.links import Parcel

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from mutirao.errors import DeliveryLost, MessageTooLarge, TransportError
-from mutirao.model.message import Again, Bury, Settling
+from mutirao.model.brokers.message import Again, Bury, Settling
 from mutirao.transports.rabbitmq import foreign, wire
 from mutirao.transports.rabbitmq.delays import next_step
 from mutirao.transports.rabbitmq.deliveries import Arrived

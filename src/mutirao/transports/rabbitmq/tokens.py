@@ -15,7 +15,7 @@ from aiormq.abc import AbstractChannel, DeliveredMessage
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportError, TransportUnavailable
-from mutirao.model.message import Cause, Message
+from mutirao.model.brokers.message import Cause, Message
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.tokens import HeldToken, Queued
 from mutirao.transports.rabbitmq import wire

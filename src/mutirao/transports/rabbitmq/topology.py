@@ -30,7 +30,7 @@ from aiormq.abc import AbstractChannel
 from aiormq.exceptions import ChannelAccessRefused, ChannelNotFoundEntity
 
 from mutirao.errors import TransportMismatch, TransportRefused
-from mutirao.model.message import Difference
+from mutirao.model.brokers.message import Difference
 from mutirao.transports.rabbitmq.delays import PERIODS, name_of
 from mutirao.transports.rabbitmq.fields import MAX_NAME
 from mutirao.transports.rabbitmq.links import CALL_LIMIT

@@ -7,7 +7,7 @@ one letter too few, and nobody misses a silent peer any more.
 from urllib.parse import SplitResult, parse_qsl, urlsplit
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.shown import one_line, without_password
+from mutirao.model.display import one_line, without_password
 
 LONGEST_HEARTBEAT = 65_535  # seconds, in AMQP's 16 bits
 NUMBERS = ("heartbeat", "timeout")  # seconds

@@ -13,7 +13,7 @@ from uuid import uuid4
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportRefused
-from mutirao.model.message import Cause, DeadMessage, Message
+from mutirao.model.brokers.message import Cause, DeadMessage, Message
 from mutirao.transports.rabbitmq.fields import MAX_NAME, Properties
 
 VERSION = 1  # of this form; written where a program of an older one would read it wrongly

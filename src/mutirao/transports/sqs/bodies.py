@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from mutirao.errors import TransportRefused
-from mutirao.model.message import Header, Message
+from mutirao.model.brokers.message import Header, Message
 
 LARGEST = 1 << 20  # bytes of a message, and of a batch of them
 _NOT_IN_XML = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

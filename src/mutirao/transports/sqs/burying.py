@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mutirao.model.message import Cause, DeadMessage
+from mutirao.model.brokers.message import Cause, DeadMessage
 from mutirao.transports.sqs.bodies import as_first_attempt, escaped, message_in, number
 from mutirao.transports.sqs.calls import MOST, Entry, SqsCalls, SqsQueue
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from mutirao.errors import DeliveryLost, TransportError, TransportUnavailable
-from mutirao.model.message import Ack, Again, Bury, Delivery, Settling
+from mutirao.model.brokers.message import Ack, Again, Bury, Delivery, Settling
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.sqs.bodies import message_in, number

@@ -11,7 +11,7 @@ from random import random
 from typing import Any
 
 from mutirao.errors import TransportError
-from mutirao.model.message import Cause, Message
+from mutirao.model.brokers.message import Cause, Message
 from mutirao.transports.sqs.burying import CAUSE, cause_as_text
 from mutirao.transports.sqs.calls import (
     LONGEST_DELAY,

@@ -17,8 +17,8 @@ from mutirao.errors import (
     TransportError,
     TransportRefused,
 )
-from mutirao.model.message import DeadMessage, Difference, Message, Mode
-from mutirao.model.shown import without_password
+from mutirao.model.brokers.message import DeadMessage, Difference, Message, Mode
+from mutirao.model.display import without_password
 from mutirao.ports.transport import OnLost
 from mutirao.transports.environment import check_mode, with_environment
 from mutirao.transports.sqs.bodies import LARGEST, body_of

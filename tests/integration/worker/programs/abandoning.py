@@ -16,10 +16,10 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mutirao import Task
-from mutirao.engine.processes import Processes
-from mutirao.engine.running import Running
-from mutirao.engine.threads import Threads
-from mutirao.model.job import Claim
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.processes import Processes
+from mutirao.engine.calls.threads import Threads
+from mutirao.model.jobs.job import Claim
 from tests.integration.worker import unruly
 
 processes = Processes(Threads())

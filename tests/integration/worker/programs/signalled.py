@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from mutirao import Job, Mutirao
-from mutirao.engine import service
+from mutirao.engine.workers import process
 from tests.support.waiting import until
 
 app = Mutirao(sys.argv[1] if len(sys.argv) > 1 else "sqlite:///never-opened.db")
@@ -117,7 +117,7 @@ def listen() -> None:
 def main() -> int:
     """Run the worker until a signal."""
     settings = dict(each.split("=") for each in sys.argv[2:])
-    service.STOP_MARGIN = float(settings.pop("margin", service.STOP_MARGIN))
+    process.STOP_MARGIN = float(settings.pop("margin", process.STOP_MARGIN))
     logging.basicConfig(level=logging.INFO)
     threading.Thread(target=listen, daemon=True).start()
     whole = {"concurrency": int}

@@ -15,7 +15,7 @@ from mutirao.sql.dialects.mysql import server
 from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions, unfit
 from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
-from mutirao.sql.schema.instant import from_micros
+from mutirao.sql.schema.types import from_micros
 
 log = logging.getLogger("mutirao")
 

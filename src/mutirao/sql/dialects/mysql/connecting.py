@@ -12,7 +12,7 @@ from sqlalchemy import Engine, event
 from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Connecting, Drivers
 from mutirao.sql.dialects.mysql import session
-from mutirao.sql.dialects.mysql.entering import say_what_is_missing
+from mutirao.sql.dialects.mysql.authentication import say_what_is_missing
 from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included

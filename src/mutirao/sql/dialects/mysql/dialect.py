@@ -35,21 +35,21 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import IntegrityError
 
-from mutirao.model.records import Scalar
-from mutirao.model.states import OutcomeKind
+from mutirao.model.jobs.records import Scalar
+from mutirao.model.jobs.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.mysql import packets, server
 from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
+from mutirao.sql.dialects.mysql.join_order import update_those
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
 from mutirao.sql.dialects.mysql.rules import RULES
-from mutirao.sql.dialects.mysql.straight import update_those
 from mutirao.sql.dialects.mysql.words import DROP, WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, Micros, to_micros
 from mutirao.sql.schema.tables import job, live, subscription
+from mutirao.sql.schema.types import MICROS_PER_SECOND, Micros, to_micros
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
 # Nothing is added up until they are gone.

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from mutirao.sql.dialects.mysql.callers import abroad
-from mutirao.sql.dialects.mysql.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.mysql.borrowed_sessions import abroad
+from mutirao.sql.dialects.mysql.enqueue_statements import GRAPH_STATEMENTS
 from mutirao.sql.dialects.mysql.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import beneath

@@ -11,8 +11,8 @@ from sqlalchemy import Dialect
 from sqlalchemy.dialects.mysql import DATETIME
 from sqlalchemy.types import TypeDecorator
 
-from mutirao.model.uniqueness import PARKED
-from mutirao.sql.schema.instant import to_micros
+from mutirao.model.keys.uniqueness import PARKED
+from mutirao.sql.schema.types import to_micros
 
 # The server's clock, in microseconds since 1970-01-01 UTC, whatever the session's time zone.
 NOW = "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(6))"

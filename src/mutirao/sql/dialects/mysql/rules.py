@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from mutirao.model.job import LaneHead
+from mutirao.model.jobs.job import LaneHead
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import claim

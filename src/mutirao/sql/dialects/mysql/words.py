@@ -10,12 +10,12 @@ from datetime import datetime
 from itertools import chain
 from operator import itemgetter
 
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
 from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row, each
 from mutirao.sql.rules.words import TIMES, Condition, Due, Words
-from mutirao.sql.schema.instant import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
 LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 

@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, case, func, select, text, true
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Finding
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.postgresql import granting, sets
+from mutirao.sql.dialects.postgresql import grant_statements, sets
 from mutirao.sql.dialects.postgresql.health_checks import health_checks
 from mutirao.sql.dialects.postgresql.mending import mend
 
@@ -104,7 +104,7 @@ class PostgresqlAdmin(Admin):
 
     def grants(self, roles: Collection[str], to: str | None, schema: str | None) -> str:
         """Return GRANT statements, a section for each role."""
-        return granting.sql(roles, to, schema)
+        return grant_statements.sql(roles, to, schema)
 
 
 ADMIN = PostgresqlAdmin()

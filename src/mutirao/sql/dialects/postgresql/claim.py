@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, NamedTuple
 
-from mutirao.model.job import Claim, Lane
+from mutirao.model.jobs.job import Claim, Lane
 from mutirao.sql.drivers.steps import Execute, Rows
 
 _ID = Claim._fields.index("id")

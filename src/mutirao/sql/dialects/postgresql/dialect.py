@@ -32,10 +32,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
-from mutirao.model.job import Job
-from mutirao.model.outcome import Settlement
-from mutirao.model.records import Scalar
-from mutirao.model.topics import patterns_of, topic_of
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import Scalar
+from mutirao.model.topics.topics import patterns_of, topic_of
 from mutirao.notifiers.postgresql import CHANNEL, ENDS_CHANNEL, PostgresqlNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
@@ -48,8 +48,8 @@ from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.dialects.postgresql.rules import RULES
 from mutirao.sql.dialects.postgresql.sets import in_set
 from mutirao.sql.drivers.steps import Asking, Execute
-from mutirao.sql.schema.instant import Timestamp
 from mutirao.sql.schema.tables import live
+from mutirao.sql.schema.types import Timestamp
 
 # Subscriptions, in 0.35 s of the server. A commit waits for the disk as long as a thousand take.
 _TOLD_ALONE = 50_000

@@ -12,13 +12,13 @@ from itertools import chain, compress
 from operator import ne
 from typing import NamedTuple
 
-from mutirao.model.job import DEFAULT_QUEUE, NewJob
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import KeyName, Placed, Unique, duplicate
+from mutirao.model.jobs.job import DEFAULT_QUEUE, NewJob
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import KeyName, Placed, Unique, duplicate
+from mutirao.sql.dialects.postgresql.enqueue_rows import job_rows, live_rows
+from mutirao.sql.dialects.postgresql.enqueue_statements import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.facts import PARAMETERS
-from mutirao.sql.dialects.postgresql.graphs import GRAPH_STATEMENTS
 from mutirao.sql.dialects.postgresql.inbox import INBOX_STATEMENTS
-from mutirao.sql.dialects.postgresql.rows import job_rows, live_rows
 from mutirao.sql.dialects.postgresql.supersede import ask, judge
 from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (
@@ -33,9 +33,9 @@ from mutirao.sql.drivers.steps import (
     Steps,
     take,
 )
-from mutirao.sql.enqueue.facts import FACTS, as_json, facts
 from mutirao.sql.enqueue.intake import DialectIntake
-from mutirao.sql.schema.instant import from_micros
+from mutirao.sql.enqueue.job_columns import FACTS, as_json, facts
+from mutirao.sql.schema.types import from_micros
 
 _NAME = "PostgreSQL"
 MAX_JOBS_PER_INSERT = 200  # jobs that one statement still writes as fast as COPY

@@ -10,7 +10,7 @@ from typing import Any
 
 from sqlalchemy import BigInteger, Double, Integer, SmallInteger, Text
 
-from mutirao.sql.enqueue.facts import FACTS
+from mutirao.sql.enqueue.job_columns import FACTS
 from mutirao.sql.schema.tables import Json, job
 
 length = Struct(">i").pack
@@ -41,7 +41,7 @@ _OF = {name: _TRAVEL[type(job.c[name].type)] for name in FACTS}
 
 PACKED = {name: packed for name, (_, packed) in _OF.items()}
 
-# In the order of `mutirao.sql.enqueue.facts`, and when the job is due.
+# In the order of `mutirao.sql.enqueue.job_columns`, and when the job is due.
 PARAMETERS = {name: kind for name, (kind, _) in _OF.items()} | {
     "run_at": "text::timestamptz",
     "delay": "double precision",

@@ -6,13 +6,13 @@ What is decided, and under which locks, is in the functions of the migration.
 import logging
 from collections.abc import Sequence
 
-from mutirao.model.job import Claim, Lane, Wake
-from mutirao.model.limits import Claimed, Settled, lowered
+from mutirao.model.jobs.job import Claim, Lane, Wake
+from mutirao.model.limits.limits import Claimed, Settled, lowered
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import translated, was_undone
 from mutirao.sql.drivers.steps import Asking, Autocommits, Execute, Rows
-from mutirao.sql.schema.instant import from_micros
+from mutirao.sql.schema.types import from_micros
 
 log = logging.getLogger("mutirao")
 

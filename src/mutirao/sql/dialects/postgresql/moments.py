@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from mutirao.model.uniqueness import PARKED
-from mutirao.sql.schema.instant import AFTER_PARKED
+from mutirao.model.keys.uniqueness import PARKED
+from mutirao.sql.schema.types import AFTER_PARKED
 
 
 def _quoted(moment: datetime) -> str:

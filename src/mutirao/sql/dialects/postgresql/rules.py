@@ -9,15 +9,15 @@ from datetime import datetime
 
 import msgspec
 
-from mutirao.model.doorbell import Doorbell
-from mutirao.model.endpoints import USUAL_LIMIT
-from mutirao.model.fairness import is_fair, lanes_of, queue_of
-from mutirao.model.job import Claim, FairClaim, Lane, LaneHead
-from mutirao.model.limits import PROVEN_ENOUGH
-from mutirao.model.outcome import SUCCEEDED, Settlement
-from mutirao.model.supersede import Supersede
-from mutirao.model.uniqueness import KeyName
-from mutirao.model.webhook_attempts import WebhookAttempt
+from mutirao.model.brokers.doorbell import Doorbell
+from mutirao.model.jobs.job import Claim, FairClaim, Lane, LaneHead
+from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
+from mutirao.model.keys.supersede import Supersede
+from mutirao.model.keys.uniqueness import KeyName
+from mutirao.model.limits.fairness import is_fair, lanes_of, queue_of
+from mutirao.model.limits.limits import PROVEN_ENOUGH
+from mutirao.model.webhooks.endpoints import USUAL_LIMIT
+from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.dialects.postgresql import limits, statements, supersede
 from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale

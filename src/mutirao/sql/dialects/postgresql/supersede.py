@@ -5,8 +5,8 @@ decided.
 """
 
 from mutirao.errors import InvalidJob
-from mutirao.model.supersede import Decision, Older, Supersede, decide, repeated_because
-from mutirao.model.uniqueness import KeyName
+from mutirao.model.keys.supersede import Decision, Older, Supersede, decide, repeated_because
+from mutirao.model.keys.uniqueness import KeyName
 from mutirao.sql.drivers.steps import Asking, Execute
 from mutirao.sql.rules.keys import DONE, last_done
 from mutirao.sql.rules.supersede import UNJUDGED

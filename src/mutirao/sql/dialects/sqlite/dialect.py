@@ -25,8 +25,8 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
-from mutirao.model.records import Scalar
-from mutirao.model.uniqueness import PARKED
+from mutirao.model.jobs.records import Scalar
+from mutirao.model.keys.uniqueness import PARKED
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
@@ -36,8 +36,8 @@ from mutirao.sql.dialects.sqlite.connecting import CONNECTING
 from mutirao.sql.dialects.sqlite.enqueue import INTAKE
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.rules.generic import LockAskWrite
-from mutirao.sql.schema.instant import IsoText, Micros, to_micros
 from mutirao.sql.schema.tables import job
+from mutirao.sql.schema.types import IsoText, Micros, to_micros
 
 _LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'mutirao_job'"
 

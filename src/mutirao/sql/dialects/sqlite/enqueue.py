@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from mutirao.sql.dialects.sqlite.graphs import GRAPH_STATEMENTS
+from mutirao.sql.dialects.sqlite.enqueue_statements import GRAPH_STATEMENTS
 from mutirao.sql.dialects.sqlite.inbox import INBOX_STATEMENTS
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.drivers.failures import beneath

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Load, Row, command
 from mutirao.sql.rules.words import Condition, Words
-from mutirao.sql.schema.instant import from_micros, iso_text, to_micros
+from mutirao.sql.schema.types import from_micros, iso_text, to_micros
 
 # The row of an AUTOINCREMENT table appears with its first insert.
 _ENSURE_SEQUENCE = """INSERT INTO sqlite_sequence (name, seq)

@@ -1,0 +1,1 @@
+"""Queues of brokers: received, decoded, run and settled; doorbells; the relay."""

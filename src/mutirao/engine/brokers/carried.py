@@ -1,0 +1,131 @@
+"""The carried queues of one worker: their doorbells, and the relay, which belong together."""
+
+import asyncio
+from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from mutirao.engine.brokers.backlog import Backlog
+from mutirao.engine.brokers.comparison import comparisons
+from mutirao.engine.brokers.doorbells import Doorbells
+from mutirao.engine.brokers.relay import Relay, duty_of
+from mutirao.engine.claiming.producer import Producer
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.errors import ConfigurationError
+from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell
+from mutirao.model.jobs.job import Claim
+from mutirao.ports import Store, Transport
+from mutirao.ports.brokers import close_transports
+
+
+class Carried:
+    """What a worker does for the queues that brokers carry.
+
+    Parameters:
+        transports: those of the carried queues that it serves, by queue.
+        tasks: the names of those that the application has.
+        worker: returns its id.
+        producer: leaves these queues to this; what it is told of them, the relay is told.
+        apart: the doorbells of a message, if it relays and answers none; None: it does both.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        settings: WorkerSettings,
+        tasks: Collection[str],
+        worker: Callable[[], int],
+        dispatcher: Dispatcher,
+        producer: Producer,
+        apart: int | None = None,
+    ) -> None:
+        self._transports, self.answers, self._producer = transports, apart is None, producer
+        self.on_jobs: Callable[[], object] = lambda: None  # called when doorbells have brought jobs
+        served = tasks if settings.tasks is None else settings.tasks
+        self._heard: Mapping[str, Doorbells | Backlog]
+        if apart is None:
+            together = partial(_together, dispatcher)
+            self._heard = {
+                queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
+                for queue, transport in transports.items()
+            }
+        else:
+            together = partial(int, apart)
+            self._heard = {
+                queue: Backlog(queue, transport, settings)
+                for queue, transport in transports.items()
+            }
+        duty = duty_of(transports, apart=apart is not None)
+        self._relay = Relay(store, transports, self._heard, settings, worker, together, duty)
+        producer.leave_to(self._relay)
+        # Set while this worker asks for the duties that all share, and for the agenda. Of those
+        # that have nothing to ask the database for, the one that relays does so for the others.
+        self.keeps_house = self._relay.holds
+        if producer.has_lanes:
+            self.keeps_house = asyncio.Event()
+            self.keeps_house.set()
+
+    async def _answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
+        """Claim the jobs of doorbells, and have them started."""
+        if claims := await self._producer.answer(doorbells):
+            self.on_jobs()
+        return claims
+
+    def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
+        """Return its loops by name."""
+        if not self._transports:
+            return {}
+        heard = {f"doorbells of {queue}": each.run for queue, each in self._heard.items()}
+        return heard | {"relay": self._relay.run}
+
+    def unmended(self) -> list[str]:
+        """Return what brokers refuse until people mend it."""
+        parts: list[Doorbells | Relay] = [self._relay]
+        parts += [each for each in self._heard.values() if isinstance(each, Doorbells)]
+        found = (each.unmended for each in parts)
+        return [text for text in found if text is not None]
+
+    def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
+        """Return what tells once what its brokers have otherwise, by name; to be awaited."""
+        heard = self._heard.items()
+        began = {queue: each.began for queue, each in heard if isinstance(each, Doorbells)}
+        return comparisons(self._transports, began)
+
+    @property
+    def duty(self) -> str | None:
+        """The duty of the relay; None if there is none."""
+        return self._relay.duty if self._transports else None
+
+    def told(self, held_elsewhere: float) -> None:
+        """Take from a heartbeat for how many seconds another worker holds the duty."""
+        self._relay.told(held_elsewhere)
+
+    def stop(self) -> None:
+        """Let the loops end: what was received is answered, what was rung is published."""
+        for each in self._heard.values():
+            each.stop()
+        self._relay.stop()
+
+    async def close(self) -> None:
+        """Close the connections to the brokers."""
+        await close_transports(self._transports)
+
+
+def check_together(together: int) -> None:
+    """Raise ConfigurationError if so many doorbells are not to be in one message."""
+    if not 1 <= together <= MAX_TOGETHER:
+        raise ConfigurationError(
+            f"{together} doorbells are to be in one message; give 1 to {MAX_TOGETHER}"
+        )
+
+
+def _together(dispatcher: Dispatcher) -> int:
+    """Return how many doorbells one message carries: what a slot works off in about 100 ms.
+
+    So the prefetch of a consumer, a message for each slot, holds what it may hold ready. One of
+    jobs that take longer, or of which nothing is known yet.
+    """
+    return max(1, min(MAX_TOGETHER, dispatcher.ahead_of_slot()))

@@ -1,0 +1,404 @@
+"""The jobs of one queue of a broker, for one worker: received, run, settled.
+
+A delivery becomes a claim, and takes the way of every claim: slots, executor, outcome. It is
+received only when there is room, and held back by nothing but the prefetch.
+"""
+
+import asyncio
+from collections.abc import Collection, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
+from dataclasses import replace
+from datetime import UTC, datetime
+from itertools import count
+from time import monotonic
+from typing import Protocol
+
+from mutirao.aio import Backoff
+from mutirao.engine.brokers.decoding import Expired, Reader, Undecodable
+from mutirao.engine.brokers.late import Late, Write
+from mutirao.engine.brokers.receiving import fitting_prefetch, received, wait_for_room
+from mutirao.engine.brokers.redelivered import Suspects
+from mutirao.engine.brokers.settling import Key, Returns
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Begin
+from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
+from mutirao.engine.dispatch.attempt_log import can_be_written
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
+from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import SettlingFailed, TransportError
+from mutirao.log import log
+from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message
+from mutirao.model.jobs import lost_workers
+from mutirao.model.jobs.job import Claim, NewJob
+from mutirao.ports import Consumer
+from mutirao.ports.events import published, teller_of
+from mutirao.ports.transport import OnLost, is_for_people
+from mutirao.tasks import job_messages
+
+UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
+RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count them up to a limit
+# The prefetch grows by steps, each once as many have been run as were held: the first handlers may
+# be shorter than the rest, and what the broker has handed out nobody else can run.
+GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
+_RUNS = count(1)  # tells deliveries of the same message apart, in this process
+
+
+class Source(Protocol):
+    """The part of a `Transport` that is received from."""
+
+    @property
+    def longest_delay(self) -> float:
+        """The maximum seconds after which something comes again."""
+        ...
+
+    @property
+    def longest_again(self) -> float:
+        """The maximum seconds for that, from when it was received."""
+        ...
+
+    def consumer(
+        self, queue: str, prefetch: int, on_lost: OnLost, *, grace: float = ...
+    ) -> AbstractAsyncContextManager[Consumer]:
+        """Consume a queue; see `Transport.consumer`."""
+        ...
+
+    async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
+        """Publish messages; see `Transport.publish`."""
+        ...
+
+
+class _SuspectsOf:
+    """The suspects among what came together. `has_one`: whether one is in the process."""
+
+    def __init__(self, has_one: bool) -> None:
+        self._has_one, self._later = has_one, 0
+
+    def takes_one(self) -> bool:
+        """Return whether one may be taken, and take it."""
+        free, self._has_one = not self._has_one, True
+        return free
+
+    def wait(self) -> float:
+        """Return the seconds until the next of the others comes again."""
+        self._later += 1
+        return lost_workers.postponed_for(self._later)
+
+
+class Receiver:
+    """The loop of one queue.
+
+    Parameters:
+        tasks: the names of those that the worker serves.
+        begin: opens the transactions of handlers.
+        reader: reads what other programs published.
+        begun: the line that tells that it consumes.
+        write: writes into the store what waits for too long.
+        patience: seconds for which it waits for that.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        transport: Source,
+        settings: WorkerSettings,
+        tasks: Collection[str],
+        executor: Executor,
+        slots: Slots,
+        begin: Begin,
+        pulse: Pulse,
+        reader: Reader,
+        begun: str,
+        write: Write,
+        patience: float,
+    ) -> None:
+        self._begun: str | None = begun
+        self.queue, self._transport, self._settings = queue, transport, settings
+        self._tasks, self._pulse, self._reader = tasks, pulse, reader
+        in_order = not transport.longest_delay
+        late = Late(transport.longest_again, in_order, executor.most_attempts, write, patience)
+        told = self._follow, self._settled, self._tell_dead
+        self._returns = Returns(settings.linger, late, *told)
+        self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
+        self.dispatcher.suspect_from, self.dispatcher.note_start = 1, self._clear_the_way
+        self._clearing = 0  # suspects that are about to start
+        what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
+        longest = settings.longest_wait
+        self._trouble = Trouble(what, back, longest, who="broker", once="text")
+        self._refused: TransportError | None = None
+        self._consumer: Consumer | None = None
+        self._said: set[str] = set()
+        self._suspects = Suspects()
+        self._prefetch, self._received, self._shrink_at = 0, 0, 0.0
+        self._stopping = asyncio.Event()
+        self._settled_all = asyncio.Event()
+        self.began = asyncio.Event()
+        self.consumes = asyncio.Event()  # set once it has begun, or could not
+
+    @property
+    def works(self) -> bool:
+        """Whether it consumes, as far as it knows."""
+        return self._begun is None and not self._trouble.failing
+
+    @property
+    def refused(self) -> TransportError | None:
+        """What the broker refuses until people mend it; None: nothing."""
+        if self._trouble.unmended:
+            return self._refused
+        paused = None if self._consumer is None else self._consumer.paused
+        return paused if paused is not None and is_for_people(paused) else None
+
+    async def run(self) -> None:
+        """Consume until stopped, and until all that was received is settled."""
+        while not self._stopping.is_set():
+            self._pulse.turn()
+            try:
+                await self._consume()
+            except TransportError as error:
+                await self._wait(error)
+        self.consumes.set()
+
+    def stop(self) -> None:
+        """Receive no more, and start no more; what runs goes on."""
+        self.dispatcher.close()
+        self._stopping.set()
+        self.dispatcher.changed.set()
+
+    def finish(self) -> None:
+        """Make `run` end once what has ended is settled: nothing runs any more."""
+        self._settled_all.set()
+
+    def cut(self) -> None:
+        """Settle no more: what is left comes again."""
+        self._returns.cancel()
+
+    async def _consume(self) -> None:
+        self._prefetch, self._received = self._settings.concurrency, 0
+        self._shrink_at = monotonic() + SHRINK_EVERY
+        about = self.queue, self._prefetch, self._lost
+        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        async with consuming as self._consumer:
+            self._back()
+            while not self._stopping.is_set():
+                await self._turn(self._consumer)
+            await self._drain(self._consumer)
+
+    async def _drain(self, consumer: Consumer) -> None:
+        """Give back what has not started, and wait until the rest is settled."""
+        await consumer.stop()
+        with suppress(TransportError):
+            while came := await consumer.receive(self._settings.batch):
+                for each in came:
+                    self._give_back(consumer, each)
+        self._returns.give_back(self.dispatcher.drop_unstarted())
+        await self._resting(self._settled_all)
+        await self._returns.idle()
+
+    async def _resting(self, event: asyncio.Event) -> None:
+        while not event.is_set():
+            self._pulse.turn()
+            await wait_for(event, MAX_REST)
+
+    async def _turn(self, consumer: Consumer) -> None:
+        self._pulse.turn()
+        if (failure := self._returns.failure) is not None:
+            raise SettlingFailed(
+                f"what came from queue {self.queue!r} can never be settled: {failure}"
+            ) from failure
+        dispatcher = self.dispatcher
+        if stalled := dispatcher.drop_stalled():
+            log.info("handlers take longer than before; giving back %s jobs", len(stalled))
+            self._returns.give_back(stalled)
+        await self._resize(consumer)
+        if self._clearing:
+            dispatcher.changed.clear()
+            await wait_for(dispatcher.changed, MAX_REST)
+            return
+        if not (wanted := dispatcher.wanted()):
+            await wait_for_room(dispatcher, self._stopping)
+            return
+        seconds = max(0.0, min(MAX_REST, dispatcher.patience()))
+        if came := await received(consumer, wanted, seconds, self._stopping):
+            self._received += len(came)
+            dispatcher.feed(self._claims(consumer, came))
+            await asyncio.sleep(0)
+        else:
+            dispatcher.expect_none()
+
+    async def _resize(self, consumer: Consumer) -> None:
+        """Have the broker hand out what the slots need: more of short jobs, fewer of long ones."""
+        fitting = fitting_prefetch(self.dispatcher.most(), self._settings.concurrency)
+        now, held = monotonic(), self._prefetch
+        grows = fitting > held and self._received >= 2 * held
+        if grows or (2 * fitting <= held and now >= self._shrink_at):
+            self._prefetch, self._received = min(fitting, GROWTH * held), 0
+            self._shrink_at = now + SHRINK_EVERY
+            await consumer.resize(self._prefetch)
+
+    def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
+        """Return what this worker runs of what came; settle the rest."""
+        claims, now = [], datetime.now(UTC)
+        queue = _SuspectsOf(self.dispatcher.has_suspect())
+        for delivery in came:
+            run = next(_RUNS)
+            message = self._read(consumer, delivery, run, now)
+            if message is None:
+                continue
+            try:
+                claim = job_messages.claim_of(message, run, now)
+            except Exception as why:  # noqa: BLE001 (it is the end of one message)
+                self._bury(consumer, delivery, run, why)
+                continue
+            key = claim.id, run
+            self._returns.hold(key, consumer, delivery, message)
+            if claim.task not in self._tasks:
+                self._leave_to_others(key, delivery, message)
+            elif message.delay:
+                wait = min(message.delay, self._transport.longest_delay)
+                self._returns.settle(key, Again(delivery, message, wait))
+            elif (told := self._not_now(delivery, message, queue)) is not None:
+                self._returns.settle(key, told)
+            else:
+                claims.append(claim)
+        return claims
+
+    def _not_now(self, delivery: Delivery, message: Message, queue: "_SuspectsOf") -> Again | None:
+        """Return how a message comes again that is not run now; None: it is.
+
+        A suspect is noted first, and then it starts where no other one is.
+        """
+        if not message.suspect:
+            if delivery.returned:
+                tell_lost(self._transport, message)
+            often = delivery.returned >= RETURNED_OFTEN  # for which a broker gives it up in the end
+            return Again(delivery, message, anew=True) if often else None
+        if message.noted:
+            self._suspects.came_back()
+        if message.lost + 1 >= MAX_LOST_RUNS:  # it is dead, which ends no worker
+            return None
+        if queue.takes_one():
+            if message.noted:
+                return None
+            if self._suspects.may_note():
+                self._suspects.noting()
+                return Again(delivery, replace(message, noted=True), anew=True)
+        return Again(delivery, message, queue.wait(), anew=True)
+
+    async def _clear_the_way(self, suspect: Claim) -> bool:
+        """Let a suspect start once what was sent anew before is settled, and receive nothing.
+
+        It may end this process at once: what was sent and not acknowledged would be there twice, it
+        itself among that.
+        """
+        self._clearing += 1
+        try:
+            await self._returns.sent()
+        finally:
+            self._clearing -= 1
+            self.dispatcher.changed.set()
+        return True
+
+    def _read(
+        self, consumer: Consumer, delivery: Delivery, run: int, now: datetime
+    ) -> Message | None:
+        """Return the message of a delivery; None if it was settled, as nobody is to run it."""
+        try:
+            message = self._reader.read(delivery, now)
+            return self._suspects.judged(message, delivery.returned)
+        except Expired as why:
+            log.info("a message of queue %r is dropped: %s", self.queue, why)
+            self._returns.hold((0, run), consumer, delivery, None)
+            self._returns.settle((0, run), Ack(delivery))
+        except Undecodable as why:
+            self._bury(consumer, delivery, run, why, why.kind)
+        return None
+
+    def _bury(
+        self,
+        consumer: Consumer,
+        delivery: Delivery,
+        run: int,
+        why: Exception,
+        kind: str | None = None,
+    ) -> None:
+        """Put what nobody can read to the dead: it would come again and again."""
+        told = why.__cause__ if delivery.foreign is not None else None
+        if told is not None and not can_be_written(told):
+            told = None
+        now, error = datetime.now(UTC), outcomes.shortened(str(why))
+        self._say(f"a message of queue {self.queue!r} is dead: {error}", kind, told)
+        cause = Cause(error_type="Unreadable", error=error, first_at=now, last_at=now)
+        self._returns.hold((0, run), consumer, delivery, None)
+        self._returns.bury((0, run), cause)
+
+    def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
+        """Leave a message to workers that have its task; if there are none for long, bury it."""
+        task = message.task
+        if job_messages.times_unknown(message) >= MAX_TIMES_UNKNOWN:
+            reason = f"no worker had its task {task!r} for a long time; register it, then return it"
+            dead = outcomes.dead("UnknownTask", reason)
+            log.error("job %s is dead: %s", key[0], reason)
+            cause = job_messages.cause_of(message, dead, datetime.now(UTC))
+            self._returns.bury(key, cause)
+            return
+        self._say(
+            f"no such task here: {task}, on queue {self.queue!r}; left to workers that have"
+            " it: after ten minutes without one it is dead"
+        )
+        told = Again(delivery, job_messages.met_unknown(message), UNKNOWN_DELAY, anew=True)
+        self._returns.settle(key, told)
+
+    def _give_back(self, consumer: Consumer, delivery: Delivery) -> None:
+        run = next(_RUNS)
+        message = self._read(consumer, delivery, run, datetime.now(UTC))
+        if message is not None:
+            self._returns.hold((0, run), consumer, delivery, message)
+            self._returns.give_back([(0, run)])
+
+    def _lost(self, deliveries: Sequence[Delivery]) -> None:
+        """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
+        self._suspects.cut(self._returns.ids(deliveries))
+        self.dispatcher.lose(self._returns.lose(deliveries))
+
+    def _tell_dead(self, settling: Bury, message: Message | None) -> None:
+        tell_buried(self._transport, self.queue, settling, message)
+
+    def _settled(self) -> None:
+        self.dispatcher.notify_if_room()
+
+    async def _follow(self, job: NewJob) -> None:
+        """Publish the job that follows a death, until it is confirmed."""
+        message = job_messages.message_of(job, job_messages.new_id(), 0.0)
+        backoff = Backoff(self._settings.longest_wait)
+        while (error := (await self._transport.publish([message]))[0]) is not None:
+            wait = backoff.next()
+            log.error("the on_dead job of a dead one waits: %s; again in %.1f s", error, wait)
+            await asyncio.sleep(wait)
+        if (teller := teller_of(self._transport)) is not None:
+            teller.tell(published(job.task, job.queue, message.id))
+
+    async def _wait(self, error: TransportError) -> None:
+        wait = self._trouble.met(error)
+        self._refused = error
+        self.consumes.set()
+        await wait_for(self._stopping, min(MAX_REST, wait))
+
+    def _back(self) -> None:
+        if self._begun is None:
+            self._suspects.connected_again()
+            self._trouble.over()
+        else:
+            self._trouble.forget()
+            log.info("%s", self._begun)
+            self._begun = None
+        self.began.set()
+        self.consumes.set()
+
+    def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:
+        """Log once what many messages have in common."""
+        if (told := kind or what) not in self._said:
+            self._said.add(told)
+            log.error("%s", what, exc_info=error)

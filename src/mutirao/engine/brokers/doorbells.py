@@ -1,0 +1,199 @@
+"""Doorbells of one carried queue: received from the broker, answered by a claim, acknowledged.
+
+A doorbell is acknowledged once the job is claimed, or found to be claimed already: from then on the
+heartbeat keeps the job, not the broker, however long its handler takes. If the worker is killed
+between the claim and the acknowledgement, the doorbell comes again and is stale.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import datetime
+from time import monotonic
+
+from mutirao.engine.brokers.receiving import fitting_prefetch, received, wait_for_room
+from mutirao.engine.calls import outcomes
+from mutirao.engine.dispatch.attempt_events import tell_buried
+from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.log import log
+from mutirao.model.brokers.doorbell import Doorbell, doorbells_of
+from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message, Settling
+from mutirao.model.jobs.job import Claim
+from mutirao.ports import Consumer, Transport
+from mutirao.ports.transport import is_for_people
+
+# Seconds until a doorbell comes again whose task this worker does not have: at first, and at most.
+UNKNOWN_FIRST, UNKNOWN_LONGEST = 1.0, 30.0
+
+# Claims jobs by their doorbells and has them started; returns what was claimed.
+Answer = Callable[[Sequence[Doorbell]], Awaitable[Sequence[Claim]]]
+
+Read = tuple[Settling, list[Doorbell]]  # what becomes of a delivery, and what it brings
+
+
+class Doorbells:
+    """The loop of one queue.
+
+    Parameters:
+        served: the names of the tasks that the worker serves.
+        answer: claims the jobs of doorbells, and has them started.
+    """
+
+    def __init__(
+        self,
+        queue: str,
+        transport: Transport,
+        settings: WorkerSettings,
+        served: Collection[str],
+        dispatcher: Dispatcher,
+        answer: Answer,
+    ) -> None:
+        self.queue, self._transport, self._settings = queue, transport, settings
+        self._served, self._dispatcher, self._answer = served, dispatcher, answer
+        self._waits_since: float | None = None
+        self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
+        self._left: deque[Read] = deque()  # received, and waiting for room
+        self._stopping = asyncio.Event()
+        what = f"cannot answer doorbells of queue {queue}"
+        back, longest = f"answering those of queue {queue} again", settings.longest_wait
+        self._trouble = Trouble(what, back, longest, who="database or broker", once="text")
+        self._consumer: Consumer | None = None
+        self._unknown: set[str] = set()  # tasks that the log has
+        self.began = asyncio.Event()
+        self.reached: datetime | None = None
+
+    @property
+    def quiet_for(self) -> float:
+        """The seconds for which no doorbell has come although there was room."""
+        return 0.0 if self._waits_since is None else monotonic() - self._waits_since
+
+    @property
+    def unmended(self) -> str | None:
+        """What the broker refuses until people mend it; None: nothing."""
+        paused = None if self._consumer is None else self._consumer.paused
+        if self._trouble.unmended or paused is None or not is_for_people(paused):
+            return self._trouble.unmended
+        return f"queue {self.queue!r}: {paused}"
+
+    async def run(self, pulse: Pulse) -> None:
+        """Answer until stopped; wait while the broker or the database is away."""
+        while not self._stopping.is_set():
+            pulse.turn()
+            try:
+                await self._consume(pulse)
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                self._waits_since = None
+                await pulse.rest(self._trouble.met(error), self._stopping)
+
+    def stop(self) -> None:
+        """Answer no more; what the broker has handed out goes back to it."""
+        self._stopping.set()
+        self._dispatcher.changed.set()
+
+    async def _consume(self, pulse: Pulse) -> None:
+        self._prefetch, self._size = self._settings.concurrency, 1
+        self._left.clear()
+        about = self.queue, self._prefetch, _come_again
+        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        async with consuming as consumer:
+            self._consumer = consumer
+            self._trouble.over()
+            self.began.set()
+            while not self._stopping.is_set():
+                pulse.turn()
+                room = self._dispatcher.wanted()
+                if not room:
+                    self._waits_since = None
+                    await wait_for_room(self._dispatcher, self._stopping)
+                    continue
+                await self._resize(consumer, room)
+                if came := await self._receive(consumer, room):
+                    await self._take(consumer, came)
+
+    async def _resize(self, consumer: Consumer, room: int) -> None:
+        """Have the broker hand out the messages whose jobs fit."""
+        least = self._messages(self._settings.concurrency)
+        fitting = fitting_prefetch(self._messages(min(room, self._dispatcher.most())), least)
+        if fitting > self._prefetch or 4 * fitting <= self._prefetch:
+            self._prefetch = fitting
+            await consumer.resize(fitting)
+
+    def _messages(self, jobs: int) -> int:
+        """Return how many messages bring so many jobs."""
+        return max(1, -(-jobs // self._size))
+
+    async def _receive(self, consumer: Consumer, room: int) -> list[Read]:
+        """Wait for doorbells for a while; return those for which there is room.
+
+        They are of one message at least: its jobs may be some more than there is room for, which
+        wait for a slot then.
+        """
+        if not self._left:
+            if self._waits_since is None:
+                self._waits_since = monotonic()
+            if not (came := await received(consumer, room, MAX_REST, self._stopping)):
+                return []
+            self._waits_since = None
+            self._left.extend(self._read(each) for each in came)
+            self._size = max(1, sum(len(bells) for _, bells in self._left) // len(came))
+        return self._fitting(room)
+
+    def _fitting(self, room: int) -> list[Read]:
+        fitting = [self._left.popleft()]
+        room -= len(fitting[0][1])
+        while self._left and (size := len(self._left[0][1])) <= room:
+            fitting.append(self._left.popleft())
+            room -= size
+        return fitting
+
+    async def _take(self, consumer: Consumer, came: Sequence[Read]) -> None:
+        if doorbells := [bell for _, bells in came for bell in bells]:
+            claims = await self._answer(doorbells)
+            self.reached = max((claim.run_at for claim in claims), default=self.reached)
+        told = await consumer.settle([settling for settling, _ in came])
+        if lost := [error for error in told if error is not None]:
+            log.info("%s messages of doorbells come again, and are stale: %s", len(lost), lost[0])
+
+    def _read(self, delivery: Delivery) -> Read:
+        """Return what becomes of a delivery, and its doorbells if this worker answers them."""
+        message = delivery.message
+        try:
+            if message is None:
+                raise ValueError(delivery.problem or "it cannot be read")
+            doorbells = doorbells_of(message)
+        except ValueError as problem:
+            error = outcomes.shortened(str(problem))
+            log.error("a message of queue %s is dead: %s", self.queue, error)
+            buried = Bury(delivery, Cause(error_type="NoDoorbell", error=error))
+            tell_buried(self._transport, self.queue, buried, message)
+            return buried, []
+        if message.task not in self._served:
+            return self._leave_to_others(delivery, message), []
+        return Ack(delivery), doorbells
+
+    def _leave_to_others(self, delivery: Delivery, message: Message) -> Settling:
+        """Return a doorbell to the broker, for workers that have its task.
+
+        It waits for longer each time. After the grace it is dropped: the relay takes the job for
+        lost then and rings anew, so that otherwise its doorbells would be more and more.
+        """
+        if message.task not in self._unknown:
+            self._unknown.add(message.task)
+            log.warning(
+                "no such task here: %s, on queue %r; its jobs are left to workers that have it",
+                *(message.task, self.queue),
+            )
+        wait, waited = UNKNOWN_FIRST, 0.0
+        for _ in range(1, message.attempt):
+            waited, wait = waited + wait, min(2 * wait, UNKNOWN_LONGEST)
+            if waited >= self._settings.doorbell_grace:
+                return Ack(delivery)
+        return Again(delivery, replace(message, attempt=message.attempt + 1), wait)
+
+
+def _come_again(deliveries: Sequence[Delivery]) -> None:
+    """Do nothing: the jobs of doorbells that were answered are in the store."""

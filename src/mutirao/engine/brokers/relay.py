@@ -1,0 +1,256 @@
+"""The relay: hands due jobs of carried queues to their brokers, and takes back what gets no answer.
+
+Any number of workers may relay at once: each doorbell is rung by one of them. One of those that
+have the same carried queues, which holds the duty, looks for due jobs also when nobody wakes it;
+others do when they are woken. A doorbell is rung first, and published then: if its relay is killed
+in between, or the broker loses it, nobody answers, and after a grace period it is taken back with
+the next run.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from hashlib import blake2s
+from heapq import heappop, heappush
+from math import inf
+from time import monotonic
+from typing import Protocol
+
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import TransportError
+from mutirao.log import log
+from mutirao.model.brokers.doorbell import Doorbell, messages_of
+from mutirao.ports import Store, Transport
+from mutirao.ports.brokers import grouped
+from mutirao.ports.events import published, teller_of
+
+# The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
+# takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
+# renewed so often that each heartbeat of a worker that rests, one in two, tells of more time than
+# passes until the next one, also where that is late: it asks for nothing itself.
+DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 2.3, (0.1, 0.2), 0.25
+BATCH = 500  # doorbells rung in one transaction, and published together
+MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
+MAX_RECALLED = 5_000  # doorbells taken back at a time
+# Seconds without a doorbell, with room for one, after which a broker is taken to have none.
+QUIET_AFTER = 5.0
+
+
+class Ear(Protocol):
+    """What a worker hears of one queue's doorbells."""
+
+    @property
+    def quiet_for(self) -> float:
+        """The seconds for which none has come although there was room; 0: one has just come."""
+        ...
+
+    @property
+    def reached(self) -> datetime | None:
+        """When the last doorbell was rung that was answered; None: none was."""
+        ...
+
+
+class Relay:
+    """The relaying of one worker.
+
+    Parameters:
+        transports: those of the carried queues, by queue.
+        ears: what this worker hears of each of them.
+        worker: returns the worker's id.
+        together: returns how many doorbells one message carries.
+        duty: the name of what one of several holds that do the same.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        transports: Mapping[str, Transport],
+        ears: Mapping[str, Ear],
+        settings: WorkerSettings,
+        worker: Callable[[], int],
+        together: Callable[[], int],
+        duty: str,
+    ) -> None:
+        self._together = together
+        self._store, self._transports, self._ears = store, dict(transports), ears
+        self._settings, self._worker = settings, worker
+        self._woken = asyncio.Event()
+        self._asked = True  # to look once, although others hold the duty
+        self.duty = duty
+        self.holds = asyncio.Event()  # set while it has the duty
+        self._ask_at = self._look_at = self._recall_at = 0.0  # monotonic
+        self._expected: list[float] = []  # a heap of monotonic times
+        self._stopping = asyncio.Event()
+        longest, who = settings.longest_wait, "database or broker"
+        self._trouble = Trouble("cannot relay", "relaying again", longest, who=who, once="text")
+
+    @property
+    def unmended(self) -> str | None:
+        """What a broker refuses until people mend it; None: nothing."""
+        return self._trouble.unmended
+
+    def wake(self) -> None:
+        """Look for due jobs now."""
+        self._asked = True
+        self._woken.set()
+
+    def expect(self, due_at: float) -> None:
+        """Look when a job is due that this worker knows of, in monotonic seconds."""
+        if len(self._expected) < MAX_EXPECTED:
+            heappush(self._expected, due_at)
+            self._woken.set()
+
+    def told(self, held_elsewhere: float) -> None:
+        """Take from a heartbeat for how many seconds another worker holds the duty.
+
+        A worker that rests has no need to ask then: it is told again before that time is over.
+        """
+        if held_elsewhere and not self.holds.is_set():
+            self._ask_when_it_ends(held_elsewhere)
+
+    def stop(self) -> None:
+        """Make `run` end after what is being published."""
+        self._stopping.set()
+        self._woken.set()
+
+    async def run(self, pulse: Pulse) -> None:
+        """Relay until stopped; wait while the database or a broker is away."""
+        while not self._stopping.is_set():
+            pulse.turn()
+            self._woken.clear()
+            try:
+                await self._turn(pulse)
+                self._trouble.over()
+                await self._sleep(self._next() - monotonic())
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                self._asked = True
+                await pulse.rest(self._trouble.met(error), self._stopping)
+
+    async def _turn(self, pulse: Pulse) -> None:
+        now = monotonic()
+        while self._expected and self._expected[0] <= now:
+            heappop(self._expected)
+            self._asked = True
+        if now >= self._ask_at:
+            await self._ask(now)
+        if self.holds.is_set() and now >= self._recall_at:
+            await self._recall(now)
+        if self._asked or (self.holds.is_set() and now >= self._look_at):
+            self._asked = False
+            await self._look(pulse)
+
+    def _next(self) -> float:
+        """Return when to turn again, unless woken before."""
+        soonest = min([self._ask_at, *self._expected[:1]])
+        if self.holds.is_set():
+            soonest = min(soonest, self._look_at, self._recall_at)
+        return 0.0 if self._asked else soonest
+
+    async def _ask(self, now: float) -> None:
+        """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
+        worker, heartbeat = self._worker(), self._settings.heartbeat
+        if not self.holds.is_set() and (
+            left := await self._store.held_elsewhere(self.duty, worker)
+        ):
+            self._ask_when_it_ends(left)
+            return
+        ttl = DUTY_TTL * heartbeat
+        if await self._store.lease(self.duty, worker, ttl=ttl, every=0.0):
+            self._ask_at = now + RENEW_EVERY * heartbeat
+            if not self.holds.is_set():
+                self._look_at = self._recall_at = 0.0
+                self.holds.set()
+        else:
+            self._ask_when_it_ends(0.0)
+            self.holds.clear()
+
+    def _ask_when_it_ends(self, left: float) -> None:
+        late = random.uniform(*ASK_WITHIN)
+        self._ask_at = monotonic() + left + late * self._settings.heartbeat
+
+    async def _look(self, pulse: Pulse) -> None:
+        """Ring and publish what is due, a batch being published while the next one is rung."""
+        heads = await self._store.lanes(self._transports)
+        now = monotonic()
+        ahead = min((now + head.due_in for head in heads if head.due_in > 0), default=inf)
+        self._look_at = min(now + self._settings.poll, ahead)
+        lanes, publishing = [head.lane for head in heads if head.due_in <= 0], _nothing()
+        while lanes and not self._stopping.is_set():
+            pulse.turn()
+            try:
+                doorbells = await self._store.ring(lanes, BATCH)
+            finally:
+                await publishing
+            publishing = asyncio.ensure_future(self._publish(doorbells))
+            if len(doorbells) < BATCH:
+                break
+        await publishing
+
+    async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
+        """Publish doorbells; take back those that a broker does not take, and raise why."""
+        groups = grouped(doorbells, lambda doorbell: self._transports[doorbell.queue])
+        most = self._together()
+        told = await asyncio.gather(*(_publish_to(*group, most) for group in groups))
+        failed = [pair for some in told for pair in some]
+        if failed:
+            await self._store.unring([doorbell for doorbell, _ in failed])
+            raise failed[0][1]
+
+    async def _recall(self, now: float) -> None:
+        """Take back doorbells that nobody answers any more, by what this worker hears."""
+        grace = self._settings.doorbell_grace
+        self._recall_at = now + min(grace / 4, QUIET_AFTER)
+        for queue, ear in self._ears.items():
+            quiet = ear.quiet_for >= min(grace, QUIET_AFTER)
+            if not quiet and ear.reached is None:
+                continue
+            reached = None if quiet else ear.reached
+            back = await self._store.recall([queue], grace, MAX_RECALLED, reached=reached)
+            if back:
+                log.warning(
+                    "nobody answered the doorbells of %s jobs of queue %s within %g s: ringing"
+                    " again",
+                    *(len(back), queue, grace),
+                )
+                self._asked = True
+                if len(back) == MAX_RECALLED:
+                    self._recall_at = now
+
+    async def _sleep(self, seconds: float) -> None:
+        if self._stopping.is_set() or seconds <= 0:
+            return
+        await wait_for(self._woken, min(seconds, MAX_REST))
+
+
+async def _publish_to(
+    transport: Transport, doorbells: Sequence[Doorbell], most: int
+) -> list[tuple[Doorbell, TransportError]]:
+    """Publish doorbells, up to `most` a message; return those that are not taken, and why."""
+    parcels = list(messages_of(doorbells, most))
+    told = await transport.publish([message for message, _ in parcels])
+    pairs = list(zip(parcels, told, strict=True))
+    if (teller := teller_of(transport)) is not None:
+        for bell in (bell for (_, bells), error in pairs if error is None for bell in bells):
+            teller.tell(published(bell.task, bell.queue, str(bell.id)))
+    return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
+
+
+def duty_of(queues: Iterable[str], *, apart: bool = False) -> str:
+    """Return the name of the duty of all workers that have the same carried queues.
+
+    Those that do nothing but relay (`apart`) have one of their own: who consumes knows better what
+    is lost, and so one of those is always to take back.
+    """
+    listed = json.dumps(sorted(queues), ensure_ascii=False)
+    digest = blake2s(listed.encode(), digest_size=8).hexdigest()
+    return f"relay apart {digest}" if apart else f"relay {digest}"
+
+
+def _nothing() -> "asyncio.Future[None]":
+    done = asyncio.get_running_loop().create_future()
+    done.set_result(None)
+    return done

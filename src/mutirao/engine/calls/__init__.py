@@ -1,0 +1,1 @@
+"""How one handler is called: in the loop, a thread or a process; its outcome."""

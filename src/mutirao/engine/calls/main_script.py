@@ -1,0 +1,88 @@
+"""The main script of a program, as a child process needs it, or must not run it.
+
+Handlers of a script are known as those of the module `__main__`. Only for them a child runs the
+script, under another name, as `multiprocessing` does: whatever does not stand under
+`if __name__ == "__main__"` happens once more. So a script without that line is refused.
+"""
+
+import ast
+import sys
+from collections.abc import Iterable
+from multiprocessing import spawn
+from pathlib import Path
+from typing import NamedTuple
+
+from mutirao.engine.calls.child_protocol import ImportPath
+from mutirao.errors import ConfigurationError
+
+MAIN = "__main__"
+
+
+class Main(NamedTuple):
+    """What a program was started with: `python -m NAME`, or `python PATH`, or neither."""
+
+    name: str | None = None
+    path: str | None = None
+
+    @classmethod
+    def of_this_process(cls) -> "Main":
+        """Return that of this process."""
+        main = sys.modules[MAIN]
+        name = getattr(getattr(main, "__spec__", None), "name", None)
+        return cls(name, getattr(main, "__file__", None))
+
+    def check_for(self, places: Iterable[ImportPath]) -> None:
+        """Check that a child may run the script, if it has to find one of these places there.
+
+        Raises:
+            ConfigurationError: it would do again what the script did, or cannot find it.
+        """
+        for module, name in places:
+            if module == MAIN:
+                self._check(name)
+
+    def enter_for(self, places: Iterable[ImportPath]) -> None:
+        """Run the script in this child, once, if one of these places is there.
+
+        Raises:
+            ConfigurationError: it must not, or cannot be run.
+        """
+        places = list(places)
+        self.check_for(places)
+        if any(module == MAIN for module, _ in places):
+            by_name = {"init_main_from_name": self.name}
+            spawn.prepare(by_name if self.name else {"init_main_from_path": self.path})
+
+    def _check(self, wanted: str) -> None:
+        if self.path is None or self._is_of_package():
+            raise ConfigurationError(
+                f"{wanted!r} must be imported by another process, which cannot import"
+                f" {self.path or 'what was typed in'} as a module; put it into a module of its own"
+            )
+        if not _has_guard(Path(self.path)):
+            raise ConfigurationError(
+                f"{wanted!r} must be imported by another process, which would run {self.path} once"
+                f' more; put what that starts under `if __name__ == "{MAIN}":`, or {wanted!r} into'
+                " a module of its own"
+            )
+
+    def _is_of_package(self) -> bool:
+        """Tell whether it is the `__main__.py` of a package, directory or archive."""
+        return self.name is not None and self.name.split(".")[-1] == MAIN
+
+
+def _has_guard(script: Path) -> bool:
+    """Tell whether a script asks anywhere if it is the main one; False if that cannot be read."""
+    try:
+        tree = ast.parse(script.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return False
+    return any(isinstance(node, ast.Compare) and _is_guard(node) for node in ast.walk(tree))
+
+
+def _is_guard(asked: ast.Compare) -> bool:
+    sides = [asked.left, *asked.comparators]
+    names = [side.id for side in sides if isinstance(side, ast.Name)]
+    return "__name__" in names and any(
+        isinstance(side, ast.Constant) and side.value == MAIN for side in sides
+    )

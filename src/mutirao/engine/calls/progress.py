@@ -1,0 +1,91 @@
+"""The progress of attempts: reported by handlers, written now and then for all of them together.
+
+Handlers report as often as they like, from any thread; only the last report of an attempt counts.
+"""
+
+import asyncio
+from contextlib import suppress
+from threading import Lock
+from typing import NamedTuple
+
+from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.errors import StoreError, StoreRefused
+from mutirao.log import log
+from mutirao.model.jobs.job import Claim
+from mutirao.model.jobs.records import Progress
+from mutirao.model.row_json import storable
+from mutirao.ports import Store
+
+WRITE_INTERVAL = 1.0  # seconds between two writes
+MAX_NOTE = 500  # characters
+MAX_IDS_PER_LOG_LINE = 20
+
+
+class Told(NamedTuple):
+    """A handler's report: `done` units, of so many in all."""
+
+    done: float
+    of: float | None
+    note: str | None
+
+
+def to_tell(done: float, of: float | None, note: str | None) -> Told:
+    """Return a report in a form that every database can store; long notes are cut."""
+    # Cut first, so that a very long note costs nothing.
+    return Told(done, of, note and storable(note[:MAX_NOTE])[:MAX_NOTE])
+
+
+class ProgressWriter:
+    """The last reports of one worker's attempts. Costs nothing while there are none."""
+
+    def __init__(self, store: Store, pace: float = WRITE_INTERVAL) -> None:
+        self._store, self._pace = store, pace
+        self._told: dict[int, Progress] = {}
+        self._lock = Lock()
+        self._something: asyncio.Event | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+        """Record the progress of an attempt. May be called from any thread."""
+        told = to_tell(done, of, note)
+        with self._lock:
+            first = not self._told
+            self._told[claim.id] = Progress(claim.id, claim.run, *told)
+        if first and self._loop is not None and self._something is not None:
+            with suppress(RuntimeError):  # the loop has ended, and a thread does not know it
+                self._loop.call_soon_threadsafe(self._something.set)
+
+    async def run(self, pulse: Pulse) -> None:
+        """Write reports at once, and then at most once per `pace` seconds; forever."""
+        self._loop, self._something = asyncio.get_running_loop(), asyncio.Event()
+        self._something.set()  # earlier reports have not been written
+        while True:
+            pulse.turn()
+            await wait_for(self._something, MAX_REST)
+            # Clear it even if another call has written the reports already: a wait for an event
+            # that is set lets no other task run.
+            self._something.clear()
+            await self.write()
+            await asyncio.sleep(self._pace)
+
+    async def write(self) -> None:
+        """Write the reports since the last call."""
+        with self._lock:
+            told, self._told = self._told, {}
+        if told:
+            await self._write(list(told.values()))
+
+    async def _write(self, told: list[Progress]) -> None:
+        """Write what the database accepts; a refused report does not affect other attempts."""
+        try:
+            await self._store.report(told)
+        except StoreError as error:
+            if isinstance(error, StoreRefused) and len(told) > 1:
+                half = len(told) // 2
+                await self._write(told[:half])
+                await self._write(told[half:])
+            else:
+                jobs = ", ".join(str(each.job) for each in told[:MAX_IDS_PER_LOG_LINE])
+                log.warning("the progress of jobs %s was not written: %s", jobs, error)
+        except Exception:  # noqa: BLE001 (logged; a handler's report must not end the loop)
+            log.exception("the progress of %s jobs was not written", len(told))

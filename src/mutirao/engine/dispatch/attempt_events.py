@@ -1,0 +1,145 @@
+"""The log of attempts that also tells them as events, where a queue's broker is to tell of them.
+
+So are told, apart from any attempt, messages that are dead without one.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from time import monotonic
+from typing import Any
+
+from mutirao.engine.dispatch import attempt_log
+from mutirao.engine.dispatch.attempt_log import JobLog
+from mutirao.engine.identity import worker_name
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.model.brokers.message import Bury, Message
+from mutirao.model.jobs.events import EventKind, JobEvent
+from mutirao.model.jobs.job import Claim, OutcomeKind
+from mutirao.model.jobs.outcome import Outcome
+from mutirao.ports import Transport
+from mutirao.ports.events import TellsEvents, teller_of
+from mutirao.tasks import job_messages
+
+LONGEST_ERROR = 300  # characters
+
+_KINDS = {
+    OutcomeKind.SUCCEEDED: EventKind.SUCCEEDED,
+    OutcomeKind.RETRIED: EventKind.RETRIED,
+    OutcomeKind.SNOOZED: EventKind.RETRIED,
+    OutcomeKind.RELEASED: EventKind.RETRIED,
+    OutcomeKind.CANCELLED: EventKind.STOPPED,
+    OutcomeKind.DEAD: EventKind.DEAD,
+}  # what is lost here is told by whoever starts it next: the way to the broker is often lost, too
+
+
+def attempts_log(settings: WorkerSettings, transports: Mapping[str, Transport]) -> JobLog:
+    """Return the log of a worker's attempts; `transports`: those of its queues, by queue."""
+    found = {queue: teller_of(transport) for queue, transport in transports.items()}
+    tellers = {queue: teller for queue, teller in found.items() if teller is not None}
+    if not tellers:
+        return JobLog(settings.log_jobs)
+    return EventLog(settings, tellers)
+
+
+class EventLog(JobLog):
+    """Tells the attempts of some queues. `tellers`: their transports, by queue."""
+
+    def __init__(self, settings: WorkerSettings, tellers: Mapping[str, TellsEvents]) -> None:
+        super().__init__(settings.log_jobs)
+        self._tellers, self._every = tellers, settings.heartbeat
+        self._worker = worker_name()
+        self._running: dict[tuple[int, int], tuple[Claim, float]] = {}
+
+    def started(self, claim: Claim) -> None:
+        """Log and tell that an attempt starts, and that the one before was lost, if so."""
+        attempt_log.started(claim)
+        if claim.queue in self._tellers:
+            self._running[claim.id, claim.run] = claim, monotonic()
+            if claim.lost:
+                self._tell(EventKind.LOST, claim)
+            self._tell(EventKind.STARTED, claim)
+
+    def ended(
+        self, claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None
+    ) -> None:
+        """Log and tell the outcome of an attempt."""
+        super().ended(claim, outcome, since, error)
+        if claim.queue in self._tellers:
+            self._running.pop((claim.id, claim.run), None)
+            if (kind := _KINDS.get(outcome.kind)) is not None:
+                why = _why(outcome.error_type, outcome.error)
+                self._tell(kind, claim, duration=monotonic() - since, error=why)
+
+    async def beat(self, pulse: Pulse) -> None:
+        """Tell every heartbeat what has run since the one before, forever."""
+        while True:
+            await pulse.rest(self._every)
+            long_ago = monotonic() - self._every
+            for claim, since in list(self._running.values()):
+                if since <= long_ago:
+                    self._tell(EventKind.HEARTBEAT, claim, duration=monotonic() - since)
+
+    def _tell(self, kind: EventKind, claim: Claim, **more: Any) -> None:
+        self._tellers[claim.queue].tell(
+            JobEvent(
+                kind=kind,
+                task=claim.task,
+                queue=claim.queue,
+                job=str(claim.id),
+                at=datetime.now(UTC),
+                attempt=claim.attempt,
+                worker=self._worker,
+                **more,
+            )
+        )
+
+
+def tell_lost(transport: object, message: Message) -> None:
+    """Tell that an attempt was lost with a connection; see `tell_buried`."""
+    if (teller := teller_of(transport)) is not None:
+        teller.tell(
+            JobEvent(
+                kind=EventKind.LOST,
+                task=message.task,
+                queue=message.queue,
+                job=str(job_messages.id_of(message)),
+                at=datetime.now(UTC),
+                attempt=message.attempt,
+                worker=worker_name(),
+            )
+        )
+
+
+def tell_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
+    """Tell that a message is dead that no attempt has ended.
+
+    `transport`: that of the queue; if it is to tell of nothing, nothing happens. `message`: what
+    was read of it; None: nothing.
+    """
+    if (teller := teller_of(transport)) is None:
+        return
+    cause, delivery = settling.cause, settling.delivery
+    message = message or delivery.message
+    id = delivery.id if delivery.foreign is None else delivery.foreign.id
+    if message is not None:
+        id = str(job_messages.id_of(message))
+    teller.tell(
+        JobEvent(
+            kind=EventKind.DEAD,
+            task="" if message is None else message.task,
+            queue=queue,
+            job=id,
+            at=datetime.now(UTC),
+            attempt=cause.attempts,
+            worker=worker_name(),
+            error=_why(cause.error_type, cause.error),
+        )
+    )
+
+
+def _why(error_type: str | None, error: str | None) -> str | None:
+    if error is None:
+        return None
+    said = f"{error_type}: {error.partition(chr(10))[0]}"[:LONGEST_ERROR]
+    return said.encode(errors="backslashreplace").decode()

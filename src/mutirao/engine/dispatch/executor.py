@@ -1,0 +1,356 @@
+"""One attempt as named steps that return an outcome: resolve, decode, call, judge.
+
+Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
+from inspect import isawaitable
+from typing import Any
+
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.processes import START_TIMEOUT, UP_TIMEOUT, Processes
+from mutirao.engine.calls.resources import NotStarted
+from mutirao.engine.calls.threads import Threads
+from mutirao.engine.dispatch.attempt_log import JobLog
+from mutirao.engine.dispatch.probes import until_done
+from mutirao.engine.settling.one_by_one import Finished
+from mutirao.errors import InvalidArguments, StoreUnavailable
+from mutirao.log import log
+from mutirao.model.jobs.claim import UnfitClaim
+from mutirao.model.jobs.job import NOWHERE, Claim, Home, Job, NewJob, OutcomeKind, Report
+from mutirao.model.jobs.job_schedule import SchedulePauser
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
+from mutirao.model.jobs.records import DeadJob
+from mutirao.model.row_json import UnreadableRow, check_storable, read_object
+from mutirao.ports import Attempt
+from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
+from mutirao.tasks.defaults import AttemptTerms, Defaults
+from mutirao.tasks.task import Task
+from mutirao.tasks.topics.topics import Topic
+
+FanOut = Callable[[Job, Attempt, str | None], Awaitable[str | None]]
+
+# How many times in a row a job may lose its database connection before that counts as a failed
+# attempt: enough for any outage, and an end for a job that crashes the server each time.
+MAX_CUT_OFF_RUNS = 20
+# How many workers in a row may be lost while they hold a job, before it is not run any more: few
+# enough for a job that ends its workers, and enough for one that is innocent (ADR 34). From the
+# second time on, it runs without other such jobs, so that these do not suffer from it.
+MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 10, 2
+DEAD = OutcomeKind.DEAD
+
+
+class Executor:
+    """The execution of attempts of the registered tasks."""
+
+    def __init__(
+        self,
+        tasks: Mapping[str, Task[..., Any]],
+        middleware: Sequence[AttemptMiddleware],
+        threads: Threads,
+        processes: Processes | None,
+        report: Report | None = None,
+        attempts: JobLog | None = None,
+        defaults: Defaults | None = None,
+        pauser: SchedulePauser | None = None,
+        home: Home = NOWHERE,
+        fan_out: FanOut | None = None,
+    ) -> None:
+        """Set the parts; `report` receives progress; `attempts` is the log of attempts.
+
+        `processes`: None has tasks with `process=True` run like other plain functions. `defaults`:
+        the worker's, for tasks without options of their own. `pauser` pauses the
+        schedules of jobs. `home`: their database. `fan_out` makes the deliveries of publications.
+        """
+        self._tasks, self._pauser, self._home = tasks, pauser, home
+        self._fan_out = fan_out
+        self._terms = _TermsOfTasks(tasks, defaults)
+        self._middleware = tuple(middleware)
+        self._threads = threads
+        self._processes = processes
+        self._attempts = attempts or JobLog()
+        self._report = report
+
+    def timeout(self, claim: Claim) -> float | None:
+        """Return the timeout of this attempt in seconds, or None."""
+        if claim.timeout is not None:
+            return claim.timeout
+        return self._terms[claim.task].timeout
+
+    def stall_timeout(self, claim: Claim) -> float | None:
+        """Return the seconds that this attempt may go without a sign of life, or None."""
+        return self._tasks[claim.task].options.stall_timeout
+
+    def lead(self, claim: Claim) -> float:
+        """Return the seconds that may pass before this attempt's handler begins."""
+        return UP_TIMEOUT + START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
+
+    def judge(self, claim: Claim, error: BaseException) -> Outcome:
+        """Return the outcome of an attempt that ended with an error."""
+        policy, limit = self._terms[claim.task].retry, _number(claim.max_attempts)
+        policy = self._tasks[claim.task].retry_of(claim.args, policy)
+        return outcomes.of_error(error, claim.attempt, limit, policy)
+
+    def runs_in_thread(self, claim: Claim) -> bool:
+        """Return whether this attempt's handler runs in a thread, which nothing can end."""
+        task = self._tasks[claim.task]
+        return not task.is_coroutine and not self._runs_apart(task)
+
+    def runs_in_loop(self, claim: Claim) -> bool:
+        """Return whether this attempt's handler runs in the event loop, which it may block."""
+        task = self._tasks[claim.task]
+        return task.is_coroutine and not self._runs_apart(task)
+
+    def linked(self, claim: Claim) -> bool:
+        """Return whether others may wait for the end of this job."""
+        return self._tasks[claim.task].keeps_results or claim.linked
+
+    def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
+        """Return the `on_dead` job to enqueue for a dead job; an `on_dead` job has none itself."""
+        if outcome.kind is not OutcomeKind.DEAD or claim.on_dead_of is not None:
+            return None
+        dead = DeadJob(
+            id=claim.id,
+            task=claim.task,
+            queue=claim.queue,
+            args=_as_far_as_readable(claim),
+            attempts=min(claim.attempt, self.most_attempts(claim)),
+            error_type=outcome.error_type,
+            error=outcome.error,
+            tenant=claim.tenant,
+            group=claim.group,
+        )
+        try:
+            return self._tasks[claim.task].announce_death(dead)
+        except Exception:
+            log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
+            return None
+
+    def alternatives(self, refused: Finished, error: Exception) -> Iterator[Finished]:
+        """Yield what may be written instead of an attempt whose outcome the database refuses."""
+        outcome = self.judge(refused.claim, outcomes.unwritable(error))
+        follow_up = self.follow_up(refused.claim, outcome)
+        yield refused._replace(outcome=outcome, follow_up=follow_up)
+        dead = outcomes.dead("SettlingFailed", "the outcome could not be written")
+        yield refused._replace(outcome=dead, follow_up=None)
+
+    def is_call(self, claim: Claim) -> bool:
+        """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
+        task = self._tasks[claim.task]
+        return not (task.is_coroutine or self._middleware or self._runs_apart(task) or task.asks)
+
+    def begin(self, running: Running) -> Callable[[], Any] | Outcome:
+        """Begin an attempt that is only a call: return the call, or an outcome without it.
+
+        From any thread. With an outcome the attempt has not `ended` yet.
+        """
+        claim = running.claim
+        self._attempts.started(claim)
+        try:
+            bound = self._refuse(claim) or self._bound(self._tasks[claim.task], running)
+        except BaseException as error:
+            bound = self._raised(running, error)
+        if isinstance(bound, Outcome):
+            return bound
+        function, args, kwargs = bound
+        return partial(function, *args, **kwargs)
+
+    def end(self, running: Running, value: Any, error: BaseException | None) -> Outcome:
+        """Return the outcome of an attempt whose call has returned or raised, and log it."""
+        try:
+            if error is not None:
+                raise error
+            outcome = _returned(self._tasks[running.claim.task], running, value)
+        except BaseException as raised:
+            outcome = self._raised(running, raised)
+        return self.ended(running, outcome)
+
+    async def end_awaiting(self, running: Running, value: Awaitable[Any]) -> Outcome:
+        """Do the same where a decorator hid that the handler is a coroutine function."""
+        try:
+            return self.end(running, await value, None)
+        except BaseException as error:
+            return self.end(running, None, error)
+
+    async def attempt(self, running: Running) -> Outcome:
+        """Run one attempt to its end, whatever that is, and log it."""
+        claim = running.claim
+        self._attempts.started(claim)
+        try:
+            task = self._tasks[claim.task]
+            perform = self._around if self._middleware else self._perform
+            outcome = await perform(task, running)
+        except BaseException as error:
+            outcome = self._raised(running, error)
+        return self.ended(running, outcome)
+
+    def ended(self, running: Running, outcome: Outcome) -> Outcome:
+        """Log the end of an attempt, and return its outcome."""
+        died = running.take_death() if outcome.kind is DEAD else None
+        self._attempts.ended(running.claim, outcome, running.started, died)
+        return outcome
+
+    async def _around(self, task: Task[..., Any], running: Running) -> Outcome:
+        job, raised = self._job(task, running), partial(self._raised, running)
+        perform = partial(self._perform, task, running, job)
+        return await around_attempt(self._middleware, job, perform, raised)
+
+    async def _perform(
+        self, task: Task[..., Any], running: Running, job: Job | None = None
+    ) -> Outcome:
+        if (refused := self._refuse(running.claim)) is not None:
+            return refused
+        try:
+            if isinstance(task, Topic):
+                return await self._deliver(job or self._job(task, running), running)
+            if self._processes is not None and task.options.process:
+                database = self._home.database
+                return await self._processes.run(
+                    task, running.claim, running, self._report, database
+                )
+            bound = self._bound(task, running, job)
+            if isinstance(bound, Outcome):
+                return bound
+            function, args, kwargs = bound
+            if task.is_coroutine:
+                value = await function(*args, **kwargs)
+            else:
+                value = await self._in_thread(partial(function, *args, **kwargs))
+            if task.asks is not None and not running.told:
+                told = job or self._job(task, running)
+                await until_done(task.asks, told, value, self._in_thread)
+            return _returned(task, running, value)
+        except BaseException as error:
+            return self._raised(running, error)
+
+    async def _deliver(self, publication: Job, running: Running) -> Outcome:
+        """Make the deliveries of a publication, which also completes it."""
+        if self._fan_out is None:
+            raise AssertionError("publications are delivered where there is a store")
+        after = None
+        while not running.settled:
+            if running.shall_end():
+                return running.interruption or outcomes.RELEASED
+            after = await self._fan_out(publication, running, after)
+        return SUCCEEDED
+
+    def _bound(
+        self, task: Task[..., Any], running: Running, job: Job | None = None
+    ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | Outcome:
+        """Return the handler with what stands around it, and its arguments; or dead, if unfit."""
+        signature = task.signature
+        try:
+            args, kwargs = signature.decode(running.claim.args)
+        except InvalidArguments as unfit:
+            outcome = outcomes.dead("InvalidArguments", str(unfit))
+            running.note_death(outcome, unfit)
+            return outcome
+        if signature.wants_job:
+            args = (job or self._job(task, running), *args)
+        if not (task.surroundings.hooked or signature.provided):
+            return task.function, args, kwargs
+        inside = task.inside.acall if task.is_coroutine else task.inside.call
+        call = partial(task.function, *args, **kwargs)
+        return inside, (job or self._job(task, running), call), {}
+
+    def _job(self, task: Task[..., Any], running: Running) -> Job:
+        """Return the `Job` for a handler or a middleware; most handlers never read it."""
+        claim = running.claim
+        limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
+        timeout, ends = self.timeout(claim), running.shall_end
+        told = self._report, keep, ends, self._pauser, self._home
+        return Job(claim, limit, timeout, running.begin, *told, running.note_alive, running)
+
+    def _refuse(self, claim: Claim) -> Outcome | None:
+        """Return an outcome for a job whose handler must not be called, or None."""
+        if claim.cancel:
+            return outcomes.CANCELLED
+        if isinstance(claim, UnfitClaim):
+            return outcomes.dead("UnreadableJob", claim.problem)
+        if not claim.lost:  # otherwise the last attempt was lost
+            return None
+        if claim.attempt > (limit := self.most_attempts(claim)):
+            return outcomes.dead(
+                "WorkerLost", f"its worker vanished during attempt {limit} of {limit}"
+            )
+        if claim.lost >= MAX_LOST_RUNS:
+            return outcomes.dead(
+                "WorkerLost", f"{claim.lost} workers in a row ended while they had this job"
+            )
+        return None
+
+    def _raised(self, running: Running, error: BaseException) -> Outcome:
+        """Return the outcome of an attempt whose handler or middleware raised."""
+        claim = running.claim
+        if running.settled:
+            log.error(
+                "job %s (%s) was completed by its transaction, and raised afterwards",
+                *(claim.id, claim.task),
+                exc_info=error,
+                extra={"job": claim.id, "task": claim.task, "run": claim.run},
+            )
+            return SUCCEEDED
+        if running.interruption is not None:
+            return running.interruption
+        if isinstance(error, StoreUnavailable) and claim.cut_off < MAX_CUT_OFF_RUNS:
+            return outcomes.cut_off(error)
+        if isinstance(error, NotStarted):
+            return outcomes.not_started(error)
+        outcome = self.judge(claim, error)
+        running.note_death(outcome, error)
+        return outcome
+
+    async def _in_thread(self, call: Callable[[], Any]) -> Any:
+        result = await self._threads.run(call)
+        if isawaitable(result):  # a decorator hid that the handler is a coroutine function
+            return await result
+        return result
+
+    def _runs_apart(self, task: Task[..., Any]) -> bool:
+        return task.options.process and self._processes is not None
+
+    def most_attempts(self, claim: Claim) -> int:
+        """Return how many attempts a job may have."""
+        return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts
+
+
+class _TermsOfTasks(dict[str, AttemptTerms]):
+    """What applies to the attempts of each task, found out when it is first asked."""
+
+    def __init__(self, tasks: Mapping[str, Task[..., Any]], defaults: Defaults | None) -> None:
+        super().__init__()
+        self._tasks, self._defaults = tasks, defaults
+
+    def __missing__(self, name: str) -> AttemptTerms:
+        terms = self[name] = self._tasks[name].terms(self._defaults)
+        return terms
+
+
+def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:
+    """Return the outcome of an attempt whose handler returned; once told to end, it gave up.
+
+    Nor has one succeeded that was interrupted and swallowed its cancellation: nobody knows what it
+    has left undone.
+    """
+    if running.settled:
+        return SUCCEEDED
+    if running.told or running.interruption is not None:
+        return running.interruption or outcomes.RELEASED
+    return outcomes.success(value, task.keeper(running.claim.metadata))
+
+
+def _number(value: object) -> int | None:
+    """Return a limit from a row, or None: SQLite may store a value of any type."""
+    return value if isinstance(value, int) else None
+
+
+def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
+    """Return the decoded arguments, or {}: other programs may have written anything."""
+    try:
+        args = read_object(claim.args)
+        check_storable(args, "its arguments")
+        return args
+    except UnreadableRow:
+        return {}

@@ -1,0 +1,65 @@
+"""The starts of jobs that were lost before: noted first, so that a worker's end after it counts.
+
+What a vanished worker held and had not begun, it took along by chance. See `model.losses`.
+"""
+
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
+from functools import partial
+from typing import Any
+
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Running
+from mutirao.errors import StoreUnavailable
+from mutirao.model.jobs import lost_workers
+from mutirao.model.jobs.claim import Claim
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.ports import Store
+
+# Notes a start in the store; returns False if others may have the job now.
+NoteStart = Callable[[Claim], Awaitable[bool]]
+Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
+
+
+def counted(claims: Iterable[Claim]) -> list[Claim]:
+    """Return claims as their starts count: workers that had one and did not begin, do not."""
+    return [_counted(claim) if claim.lost else claim for claim in claims]
+
+
+def postponed(claims: Iterable[Claim]) -> list[Settlement]:
+    """Return how suspects wait that are not to run now, one a while after the other."""
+    told = []
+    for n, claim in enumerate(claims, start=1):
+        outcome = outcomes.postponed(lost_workers.postponed_for(n))
+        told.append(Settlement(claim.id, claim.run, outcome))
+    return told
+
+
+def noting(store: Store, worker: Callable[[], int]) -> NoteStart:
+    """Return what notes the starts of a worker's jobs."""
+
+    async def note_start(claim: Claim) -> bool:
+        told = {"lost": lost_workers.noted(claim.lost), "attempt": claim.attempt}
+        return await store.note_start(worker(), claim.id, claim.run, **told)
+
+    return note_start
+
+
+def after_note(note_start: NoteStart, attempt: Attempt) -> Attempt:
+    """Return an attempt whose start is noted first."""
+    return partial(_noted, note_start, attempt)
+
+
+async def _noted(note_start: NoteStart, attempt: Attempt, running: Running) -> Outcome:
+    try:
+        ours = await note_start(running.claim)
+    except StoreUnavailable as error:
+        return outcomes.cut_off(error)
+    if not ours:
+        return outcomes.LOST
+    running.begin_now()
+    return await attempt(running)
+
+
+def _counted(claim: Claim) -> Claim:
+    workers, unbegun = lost_workers.read(claim.lost)
+    return claim._replace(lost=workers, attempt=max(1, claim.attempt - unbegun))

@@ -1,0 +1,1 @@
+"""Work that equal workers share: housekeeping, schedules, declarations."""

@@ -1,0 +1,90 @@
+"""What a worker declares: limits, fairness and subscriptions in its code.
+
+It confirms now and then that they are, and warns of limits that are in no code.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.trouble import Trouble
+from mutirao.log import log
+from mutirao.model.limits.limits import LimitOrigin, Rule
+from mutirao.ports import Store
+from mutirao.tasks.registration import subscriptions_of
+from mutirao.tasks.task import Task
+
+CONFIRM_EVERY = 60.0  # seconds; a limit that is in no code is detected after three of them
+
+
+class Limiter:
+    """The declarations of one worker: limits, arguments by which tasks are fair, subscriptions.
+
+    Parameters:
+        tasks: those in its code, of which some are fair, and some are subscribers.
+        name: the worker's name in the list of limits.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        declared: Sequence[Rule],
+        tasks: Mapping[str, Task[..., Any]],
+        name: str,
+    ) -> None:
+        self._store, self._declared, self._name = store, declared, name
+        self._fair = {name: task.options.fair_by for name, task in tasks.items()}
+        self._subscriptions = subscriptions_of(tasks)
+        self._told: set[str] = set()
+
+    async def declare(self, now: datetime | None = None) -> None:
+        """Write the declarations of the code, once, when the worker starts."""
+        await self._store.declare_fairness(self._fair)
+        for rule in self._declared:
+            await self._store.put_limit(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
+        for each in self._subscriptions:
+            await self._store.put_subscription(each, worker=self._name, now=now)
+        await self._warn_of_undeclared()
+
+    async def run(self, pulse: Pulse, longest: float) -> None:
+        """Confirm every minute what is in the code; forever.
+
+        `longest`: the longest wait between two tries, in seconds.
+        """
+        trouble = Trouble("cannot confirm declarations", "they are confirmed again", longest)
+        wait = CONFIRM_EVERY
+        while True:
+            await pulse.rest(wait)
+            pulse.turn()
+            try:
+                await self.confirm_declared()
+                wait = CONFIRM_EVERY
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                wait = trouble.met(error)
+
+    async def confirm_declared(self, now: datetime | None = None) -> None:
+        """Confirm what is in the code of a live worker, and warn of limits in none."""
+        if self._subscriptions:
+            ids = [each.id for each in self._subscriptions]
+            confirm = self._store.confirm_declared_subscriptions
+            await confirm(ids, self._name, every=CONFIRM_EVERY, now=now)
+        if not self._declared:
+            return
+        names = [rule.name for rule in self._declared]
+        await self._store.confirm_declared_limits(names, self._name, every=CONFIRM_EVERY, now=now)
+        await self._warn_of_undeclared()
+
+    async def _warn_of_undeclared(self) -> None:
+        if not self._declared:
+            return
+        mine = {rule.name for rule in self._declared}
+        for limit in await self._store.limits():
+            if limit.is_left and limit.name not in {*mine, *self._told}:
+                self._told.add(limit.name)
+                log.warning(
+                    "limit %s was in the code of worker %s until %s and is not in this one's: it is"
+                    " still in force; remove it, or put it back",
+                    *(limit.name, limit.declared_by, limit.declared_at),
+                )

@@ -1,0 +1,155 @@
+"""The worker's part in schedules: it declares those in its code, and makes the jobs of ticks.
+
+Every worker reads the agenda now and then and sleeps until the next tick. When one has come, a
+lease decides which worker handles it, so that they do not all try; when very many have come, all
+workers do, each taking others. The guarantee that a tick makes one job does not rest on the lease,
+but on the transaction that makes the job.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Sequence
+from datetime import datetime
+from functools import partial
+from time import monotonic
+
+from mutirao.engine.pulse import Pulse, wait_for
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
+from mutirao.log import log
+from mutirao.model.schedules import schedule_rules
+from mutirao.model.schedules.schedule import MAX_DUE_NAMES, Schedule, TickResult
+from mutirao.ports import Store
+
+DUTY = "schedule"
+MAX_SCHEDULES_PER_BATCH = 200  # schedules that tick in one transaction: 50 ms
+END_CHECK_INTERVAL = 1.0  # seconds between checks for the end of a job
+CONFIRM_EVERY = 60.0  # seconds; a schedule that is in no code is detected after three of them
+
+
+class Scheduler:
+    """One worker's loop over all schedules.
+
+    Parameters:
+        declared: the schedules in this worker's code.
+        worker: returns its id, which changes if it was considered gone.
+        name: the worker's name in the list of schedules.
+        look: seconds between reads of the agenda; new schedules are noticed within that time.
+        keeps_house: set while this worker is to read it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        declared: Sequence[Schedule],
+        worker: Callable[[], int],
+        name: str,
+        look: float,
+        keeps_house: asyncio.Event,
+    ) -> None:
+        self._store, self._declared, self._worker = store, declared, worker
+        self._name, self._look, self._keeps_house = name, look, keeps_house
+        self._has_held_lease = False
+        self._batch = MAX_SCHEDULES_PER_BATCH
+        self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
+        self._told: set[str] = set()
+
+    async def declare(self, now: datetime | None = None) -> None:
+        """Write the schedules that the code declares, once, when the worker starts."""
+        for schedule in self._declared:
+            declare = partial(schedule_rules.declare, schedule=schedule, worker=self._name)
+            try:
+                await self._store.amend_schedule(schedule.name, declare, now=now)
+            except InvalidSchedule as over:
+                log.error("a schedule in the code is not made: %s", over)
+        await self._warn_of_undeclared([schedule.name for schedule in self._declared])
+
+    async def run(self, pulse: Pulse, longest: float) -> None:
+        """Run schedules forever; while the database is away, wait up to `longest` seconds."""
+        trouble = Trouble("schedules have to wait", "schedules go on", longest)
+        confirm_at = monotonic() + CONFIRM_EVERY
+        while True:
+            pulse.turn()
+            try:
+                if self._keeps_house.is_set():
+                    wait = await self.run_once()
+                else:
+                    wait = 0.0
+                    await wait_for(self._keeps_house, self._look)
+                if monotonic() >= confirm_at:
+                    await self.confirm_declared()
+                    confirm_at = monotonic() + CONFIRM_EVERY
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                wait = trouble.met(error)
+            await pulse.rest(wait)
+
+    async def run_once(self, now: datetime | None = None) -> float:
+        """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
+
+        It is if it gets the lease, or if there is enough for all workers. Those that have failed
+        are left alone until the next look, or they would keep the others from their turn.
+        """
+        self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
+        agenda = await self._store.agenda(without=self._failed, now=now)
+        if not agenda.due:
+            return self._pause(agenda.next_in, agenda.awaits)
+        mine = await self._store.lease(DUTY, self._worker(), ttl=self._look, every=0.0, now=now)
+        self._has_held_lease = self._has_held_lease or mine
+        if not mine and len(agenda.due) < MAX_DUE_NAMES:
+            return self._look
+        if await self._tick(now):
+            return 0.0
+        return self._pause(agenda.next_in, agenda.awaits)
+
+    async def confirm_declared(self, now: datetime | None = None) -> None:
+        """Confirm that these schedules are in the code of a live worker; warn of those in none."""
+        names = [schedule.name for schedule in self._declared]
+        if names:
+            await self._store.confirm_declared(names, self._name, every=CONFIRM_EVERY, now=now)
+        if self._keeps_house.is_set():
+            await self._warn_of_undeclared(names)
+
+    async def resign(self) -> None:
+        """Release the lease, so that another worker can handle the next tick at once."""
+        if self._has_held_lease:
+            await self._store.lease(DUTY, self._worker(), ttl=0.0, every=0.0)
+
+    def _pause(self, next_in: float | None, awaits: bool) -> float:
+        longest = min(self._look, END_CHECK_INTERVAL) if awaits else self._look
+        return longest if next_in is None else min(longest, next_in)
+
+    async def _tick(self, now: datetime | None) -> bool:
+        """Make the jobs of a batch of schedules; return whether any were there to take.
+
+        A batch that takes too long is halved, and grows again by tenths.
+        """
+        try:
+            results = await self._store.tick_schedules(self._batch, without=self._failed, now=now)
+        except StoreUnavailable:
+            self._batch = max(1, self._batch // 2)
+            raise
+        self._batch = min(MAX_SCHEDULES_PER_BATCH, self._batch + 1 + self._batch // 10)
+        for each in results:
+            self._tell(each)
+        return bool(results)
+
+    def _tell(self, result: TickResult) -> None:
+        name, state, jobs, error = result
+        if error is not None:
+            self._failed[name] = monotonic() + self._look
+            trace = None if isinstance(error, MutiraoError) else error
+            log.error("schedule %s cannot tick: %s", name, error, exc_info=trace)
+        if state is not None and state.paused:
+            log.error("schedule %s is paused: %s", name, state.reason)
+        for job in jobs:
+            log.info("schedule %s made job %s", name, job)
+
+    async def _warn_of_undeclared(self, mine: Collection[str]) -> None:
+        for schedule in await self._store.schedules():
+            if schedule.in_code is False and schedule.name not in {*mine, *self._told}:
+                self._told.add(schedule.name)
+                log.warning(
+                    "schedule %s was in the code of worker %s until %s and is not in this one's:"
+                    " it still ticks; remove or pause it, or put it back",
+                    *(schedule.name, schedule.declared_by, schedule.declared_at),
+                )

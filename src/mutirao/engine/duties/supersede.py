@@ -1,0 +1,51 @@
+"""The worker's part in supersede: it asks the rules in its code about what SQL has enqueued.
+
+It declares which tasks have a rule, so that the database parks such jobs until they are judged.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from mutirao.engine.pulse import Pulse
+from mutirao.engine.trouble import Trouble
+from mutirao.log import log
+from mutirao.ports import Store
+from mutirao.tasks.task import Task
+
+
+class Superseding:
+    """The supersede rules of one worker.
+
+    Parameters:
+        tasks: those in its code, of which some have a rule.
+        every: seconds between two looks at what SQL has enqueued.
+    """
+
+    def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]], every: float) -> None:
+        self._store, self._every = store, every
+        self._usual = {name: task.options.unique for name, task in tasks.items()}
+        self.rules = {name: key for name, key in self._usual.items() if key.supersede is not None}
+
+    async def declare(self) -> None:
+        """Write which tasks have a rule, once, when the worker starts."""
+        await self._store.declare_supersede(self._usual)
+
+    async def run(self, pulse: Pulse, longest: float) -> None:
+        """Judge what waits for it, forever; `longest`: the longest wait between two tries."""
+        trouble = Trouble("cannot ask supersede rules", "supersede rules are asked again", longest)
+        while True:
+            pulse.turn()
+            try:
+                wait = 0.0 if await self.judge() else self._every
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                wait = trouble.met(error)
+            await pulse.rest(wait)
+
+    async def judge(self, now: datetime | None = None) -> bool:
+        """Judge some jobs that SQL enqueued; return whether there may be more."""
+        judged = await self._store.judge(self.rules, now=now)
+        if judged:
+            log.debug("asked supersede rules about jobs of %s keys, enqueued in SQL", judged)
+        return judged > 0

@@ -1,0 +1,1 @@
+"""Signs of life: the heartbeat, and the watch over loops and slots."""

@@ -1,0 +1,211 @@
+"""The worker's heartbeat, from a thread and a connection of its own; see `heart`.
+
+A handler that blocks the event loop cannot delay it, so a worker is considered gone only when it
+really is. The heartbeat also detects that the loop is blocked, and then releases the jobs that wait
+behind that handler, because nobody else could. It ends when the loop has ended, because the worker
+serves nothing without it. A handler that never releases the GIL does delay it; each beat reports by
+how much.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass
+from math import inf
+from time import monotonic
+
+from mutirao.engine.liveness.heart import Heart
+from mutirao.engine.pulse import Pulse, wait_for
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import WorkerFailed
+from mutirao.log import log
+from mutirao.model.jobs.job import Beat, NewWorker
+from mutirao.ports import Store
+
+DELAY_DECAY = 0.99  # factor by which the reported delay decreases with each beat
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerView:
+    """The worker as the heartbeat sees it. All are called in the heartbeat's thread.
+
+    Parameters:
+        stuck: returns the number of lost slots.
+        runs: returns whether the worker's event loop still runs.
+        ping: asks the event loop to call back, which may take as long as a handler blocks it.
+        blocked: called with the monotonic time since when the loop has not answered; raises if it
+            never will.
+        unstarted: takes from the worker the claimed jobs that have not started.
+        rests: returns whether it has no job, and only gets some from others.
+        on_beat: called with every answer, and with the monotonic time until which the worker lives.
+        on_return: called with the first answer after the database was away.
+        on_reborn: called with the new id after the worker was considered gone.
+    """
+
+    stuck: Callable[[], int]
+    runs: Callable[[], bool]
+    ping: Callable[[Callable[[], None]], None]
+    blocked: Callable[[float], None]
+    unstarted: Callable[[], list[tuple[int, int]]]
+    rests: Callable[[], bool]
+    on_beat: Callable[[Beat, float], None]
+    on_return: Callable[[], None]
+    on_reregistered: Callable[[int], None]
+
+
+class Heartbeat:
+    """The loop that beats until stopped, and registers the worker again if it was considered gone.
+
+    `store`: a handle that only this thread uses. `heart`: the thread, if others beat in it, too.
+    `duty`: one of which each beat is to tell whether another worker holds it.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        identity: NewWorker,
+        worker: int,
+        body: WorkerView,
+        heart: Heart | None = None,
+        duty: str | None = None,
+    ) -> None:
+        self._heart = heart or Heart()
+        self._store, self._settings, self._identity = store, settings, identity
+        self._worker, self._body, self._duty = worker, body, duty
+        self._answered = True
+        self._life, self._stirred = settings.lifetime, False  # as told by the last beat
+        self._last = self._asked_at = monotonic()
+        self._due = self._last + settings.heartbeat
+        self._late = 0.0  # seconds; the longest delay of a beat, decreasing
+        self._unbroken_since = -inf
+        self._trouble = Trouble(
+            "no heartbeat",
+            "the heart beats again",
+            longest=settings.heartbeat / 5,
+            patience=settings.patience,
+        )
+        self._stopping = False
+        self._wake: Callable[[], object] = lambda: None
+        self._ready = threading.Event()
+        self._ended: Future[None] = Future()
+        self.pulse = Pulse("heartbeat", settings.turn_limit)
+
+    def start(self) -> None:
+        """Start beating."""
+        self._ended = self._heart.beat(self._beat_until_stopped)
+        self._ready.wait()
+
+    async def stop(self) -> None:
+        """Stop beating, and wait until that has ended."""
+        self._stopping = True
+        self._wake()
+        with suppress(Exception):  # `ended` raises it to those who await it
+            await self.ended()
+
+    def stir(self) -> None:
+        """Beat now if the last beat said that the worker rests: it has a job. From any thread."""
+        if self._life > self._settings.lifetime and not self._stirred:
+            self._stirred = True
+            self._wake()
+
+    async def ended(self) -> None:
+        """Wait until beating has ended; raise the error that ended it, if any."""
+        await asyncio.shield(asyncio.wrap_future(self._ended))
+
+    def may_judge_others(self) -> bool:
+        """Return whether this worker may consider others gone.
+
+        After the database was away, or nobody could write to it, everybody's heartbeat looks old,
+        so the others get the time of one expiry to beat again.
+        """
+        now, expiry = monotonic(), self._settings.expiry
+        known_for = self._life + self._settings.rescue_every
+        return now - self._unbroken_since >= expiry and now - self._last < known_for
+
+    async def _beat_until_stopped(self) -> None:
+        loop, woken = asyncio.get_running_loop(), asyncio.Event()
+        self._wake = lambda: loop.is_closed() or loop.call_soon_threadsafe(woken.set)
+        self._ready.set()
+        try:
+            while self._body.runs() and not self._stopping:
+                self.pulse.turn()
+                woken.clear()
+                wait = await self._beat()
+                await wait_for(woken, wait)
+                await wait_for(woken, self._rest())
+        finally:
+            await self._store.close()
+
+    def _rest(self) -> float:
+        """Return the seconds for which the next beat can wait: while nobody depends on it."""
+        if self._stirred or self._unbroken_since == inf or not self._body.rests():
+            return 0.0
+        self._due += self._settings.rest
+        return self._settings.rest
+
+    async def _beat(self) -> float:
+        """Beat once; return the seconds to the next one.
+
+        A worker that rests beats later, and so says that its row lives longer. If it gets a job
+        meanwhile, `stir` has it say otherwise at once.
+        """
+        before, started = self._life, monotonic()
+        self._life = self._settings.lifetime + self._settings.rest  # a job that comes now stirs
+        if self._stirred or not self._body.rests():
+            self._life = self._settings.lifetime
+        self._stirred = False
+        try:
+            beat = await self._store.beat(
+                self._worker,
+                expiry=self._life,
+                stuck=self._body.stuck(),
+                late=self._late,
+                duty=self._duty,
+            )
+            if not beat.alive:
+                await self._register_anew()
+            await self._release_if_blocked()
+        except WorkerFailed:
+            raise
+        except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+            self._unbroken_since = inf
+            return self._trouble.met(error)
+        self._note_beat(started, before)
+        self._body.on_beat(beat, started + self._life)
+        return self._settings.heartbeat
+
+    def _note_beat(self, started: float, life: float) -> None:
+        """Note a beat that began then; `life`: the seconds that the one before had told."""
+        before, self._last = self._last, monotonic()
+        self._late = max(self._late * DELAY_DECAY, started - self._due)
+        self._due = self._last + self._settings.heartbeat
+        self._trouble.over()
+        if self._unbroken_since == inf or self._last - before > life:
+            self._unbroken_since = self._last
+            self._body.on_return()
+
+    async def _release_if_blocked(self) -> None:
+        """Release what waits behind a handler that has blocked the loop since the last beat."""
+        if self._answered:
+            self._answered, self._asked_at = False, monotonic()
+            self._body.ping(self._answer)
+            return
+        self._body.blocked(self._asked_at)
+        if jobs := self._body.unstarted():
+            log.warning("the event loop is blocked; giving back %s jobs that wait", len(jobs))
+            await self._store.release(jobs)
+
+    def _answer(self) -> None:
+        self._answered = True
+
+    async def _register_anew(self) -> None:
+        log.error(
+            "worker %s was taken for gone and its jobs given to others; registering anew",
+            self._worker,
+        )
+        self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)
+        self._body.on_reregistered(self._worker)

@@ -1,0 +1,193 @@
+"""The settling of finished attempts, many in one statement.
+
+While one batch is written the next one gathers; when there is little to do, a finished job waits a
+few milliseconds for others. A batch that the database aborts, perhaps because of a lock, is split
+and settled apart, so that the others do not wait for one row. So is a batch that it refuses, until
+the refused row is found.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+from time import monotonic
+
+from mutirao.engine.dispatch import attempt_log
+from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settling.one_by_one import Aside, Fail, Finished, is_splittable
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
+from mutirao.model.jobs.job import Claim, Wake
+from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.limits.limits import Settled
+from mutirao.ports import Store
+
+
+class Completer:
+    """The queue of finished attempts, written in the background.
+
+    Parameters:
+        worker: returns the worker's id.
+        fail: yields what may be written instead of an attempt whose outcome is refused.
+        on_waiting: called when a job waits again.
+        on_written: called when attempts were written.
+        on_woken: called when jobs that waited for the end of others may be due, in a lane or in
+            any.
+        pulse: receives a sign of life from the loop.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        worker: Callable[[], int],
+        settings: WorkerSettings,
+        fail: Fail,
+        on_waiting: Callable[[Claim, Outcome], None],
+        on_written: Callable[[], None],
+        on_woken: Callable[[Wake], None],
+        pulse: Pulse,
+    ) -> None:
+        self._store, self._worker, self._settings = store, worker, settings
+        self._pulse = pulse
+        self._on_waiting, self._on_written, self._on_woken = on_waiting, on_written, on_woken
+        self._gathered: list[Finished] = []
+        self._writing: list[Finished] = []
+        self._aside = Aside(store, settings, self._settle, fail, self._ended_aside)
+        self._something = asyncio.Event()
+        self._closing = False
+
+    @property
+    def unsettled(self) -> int:
+        """The number of attempts that have ended and are not written yet."""
+        return len(self._gathered) + len(self._writing) + len(self._aside)
+
+    def pending(self) -> set[tuple[int, int]]:
+        """Return (id, run) of the jobs whose outcome is not written yet."""
+        finished = (*self._gathered, *self._writing, *self._aside)
+        return {(f.claim.id, f.claim.run) for f in finished}
+
+    def add(self, finished: Finished) -> None:
+        """Add an attempt to be settled."""
+        self._gathered.append(finished)
+        if len(self._gathered) == 1:
+            self._something.set()
+
+    async def run(self) -> None:
+        """Settle attempts until closed and empty."""
+        try:
+            while not (self._closing and not self._gathered):
+                await self._gathering()
+                await self._flush()
+            await self._aside.idle()
+        finally:
+            self._aside.cancel()
+
+    def tell_woken(self, woken: Iterable[Wake]) -> None:
+        """Report that blocked jobs returned to these lanes."""
+        for wake in woken:
+            self._on_woken(wake)
+
+    def close(self) -> None:
+        """Make `run` end when everything is written."""
+        self._closing = True
+        self._something.set()
+
+    async def _gathering(self) -> None:
+        """Wait for something to write, and then briefly for more."""
+        self._pulse.turn()
+        if self._aside.failure is not None:
+            raise self._aside.failure
+        while not self._something.is_set():
+            try:
+                async with asyncio.timeout(MAX_REST):
+                    await self._something.wait()
+            except TimeoutError:
+                self._pulse.turn()
+        if len(self._gathered) < self._settings.batch and not self._closing:
+            await asyncio.sleep(self._settings.linger)
+
+    def _ended_aside(self) -> None:
+        if self._aside.failure is not None:
+            self._something.set()
+        self._on_written()
+
+    async def _flush(self) -> None:
+        batch = self._settings.batch
+        self._writing = self._gathered[:batch]
+        del self._gathered[:batch]
+        if not self._gathered and not self._closing:
+            self._something.clear()
+        if self._writing:
+            await self._settle_or_put_aside(self._writing)
+            self._writing = []
+            self._on_written()
+
+    async def _settle_or_put_aside(self, batch: list[Finished]) -> None:
+        try:
+            await self._settle(batch)
+        except Exception as error:
+            if not is_splittable(error):
+                raise
+            self._aside.take(batch, error)
+
+    async def _settle(self, batch: list[Finished]) -> None:
+        """Write a batch as a whole; wait while the database is away.
+
+        Raises:
+            StoreBusy: it waited for a lock, or for too long.
+            StoreRefused: the database refused a value.
+            Exception: any other error that does not pass by itself.
+        """
+        settings = self._settings
+        number = len(batch)
+        trouble = Trouble(
+            f"cannot settle {number} jobs",
+            f"{number} jobs settled",
+            settings.longest_wait,
+            settings.patience,
+        )
+        unsure = False
+        while True:
+            self._pulse.turn()
+            try:
+                self._tell(batch, await self._write(batch), unsure)
+            except (StoreBusy, StoreRefused):
+                raise
+            except StoreError as error:
+                # The commit may have happened before the connection broke; then the next try
+                # finds these runs stale, which is harmless.
+                unsure = unsure or isinstance(error, StoreUnavailable)
+                await asyncio.sleep(trouble.met(error))
+            else:
+                trouble.over()
+                return
+
+    async def _write(self, batch: list[Finished]) -> set[int]:
+        now = monotonic()
+        return await self._store.settle(
+            self._worker(),
+            [
+                Settlement(
+                    f.claim.id,
+                    f.claim.run,
+                    f.outcome,
+                    now - f.started,
+                    now - f.finished,
+                    f.follow_up,
+                    f.claim.key is not None,
+                    f.linked,
+                )
+                for f in batch
+            ],
+        )
+
+    def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
+        if any(each.linked and each.outcome.kind.final for each in batch):
+            self.tell_woken([Wake()])  # the lanes are not known
+        if isinstance(settled, Settled):
+            self.tell_woken(settled.woken)
+        for claim, outcome, *_ in batch:
+            if claim.id in settled or unsure:
+                if not outcome.kind.final:
+                    self._on_waiting(claim, outcome)
+            else:
+                attempt_log.dropped(claim, outcome)

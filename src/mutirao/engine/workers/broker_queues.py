@@ -1,0 +1,337 @@
+"""The service of the queues that brokers carry by themselves, in one process.
+
+It stands beside the worker of a database, with slots in common, or alone where only such queues are
+served: then no database is needed.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from functools import partial
+from math import inf
+from time import monotonic
+from typing import Any, NoReturn
+
+from mutirao.engine.brokers.comparison import comparisons
+from mutirao.engine.brokers.consumer import Receiver, Source
+from mutirao.engine.brokers.decoding import Reader
+from mutirao.engine.brokers.late import Write
+from mutirao.engine.brokers.schedule_tokens import ScheduleSource
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Begin, Running
+from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
+from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT
+from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.liveness.blocking import LoopWatch
+from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch
+from mutirao.engine.loops import Loops
+from mutirao.engine.pulse import Health
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.workers.checks import check_tasks, check_waits
+from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.upgrades import Herald
+from mutirao.errors import (
+    ConfigurationError,
+    HandlersCannotStart,
+    TransportError,
+    WorkerStuck,
+    WrongState,
+)
+from mutirao.log import log
+from mutirao.model.brokers.foreign import Decode
+from mutirao.model.jobs.job import Gives, Job
+from mutirao.model.jobs.retry import Dead
+from mutirao.model.schedules.schedule import Schedule
+from mutirao.ports import Transport
+from mutirao.ports.announcements import Announces
+from mutirao.ports.brokers import by_transport, close_transports
+from mutirao.ports.tokens import KeepsSchedules
+from mutirao.tasks.around.middleware import AttemptMiddleware
+from mutirao.tasks.task import Task
+
+LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
+HURRIED_SETTLINGS = 1.0  # seconds for that where somebody is in a hurry
+PATIENCE = 60.0  # seconds for which a database that is not served is waited for
+CLOSE_LIMIT = 5.0  # seconds to close the connections
+
+
+class Carrying:
+    """The queues of brokers in the running event loop. A `Serving`.
+
+    Parameters:
+        transports: those of the queues that are served, by queue.
+        decoders: those of the queues of other programs, by queue.
+        schedules: those that brokers keep, with their transports.
+        shared: what it has in common with the worker of a database; None: it is the only one.
+        write: writes into the database what waits for longer than a broker holds it.
+    """
+
+    def __init__(
+        self,
+        transports: Mapping[str, Transport],
+        tasks: Mapping[str, Task[..., Any]],
+        middleware: Sequence[AttemptMiddleware],
+        settings: WorkerSettings,
+        begin: Begin,
+        decoders: Mapping[str, Decode],
+        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]],
+        shared: Shared | None,
+        write: Write,
+    ) -> None:
+        self.settings, self._write = settings, write
+        self.failure: BaseException | None = None
+        self.failed, self.ended = asyncio.Event(), asyncio.Event()
+        self.on_blocked: Callable[[], None] | None = None
+        self._transports, self._tasks, self._decoders = dict(transports), tasks, decoders
+        self._owns, self._shared = shared is None, shared or Shared(settings)
+        self._job_log, self._begin = attempts_log(settings, transports), begin
+        usual = settings.defaults.defaults()
+        parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
+        self._executor = Executor(tasks, middleware, *parts)
+        self.outdated = self._shared.deploys.outdated
+        self._shared.deploys.serve(tasks)
+        self._loops = Loops(settings.turn_limit, self._loop_failed)
+        self._receivers = [
+            self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
+            for queue, each in self._transports.items()
+        ]
+        for transport, kept in schedules:
+            for each in kept:  # apart: what one meets at the broker concerns no other
+                queue = f"schedule {each.name} of {transport.name}"
+                begun = f"in line for schedule {each.name} of {transport.name}"
+                source = ScheduleSource(transport, [each])
+                self._receivers.append(self._receiver(queue, source, begun))
+        self._stopping: asyncio.Task[None] | None = None
+        self._hurried = asyncio.Event()
+        over_at, limit = self._shared.slots.blocked_until, settings.exit_when_stuck
+        watching = self._shared.heart, over_at, settings.heartbeat, limit, self._blocked
+        self._loop_watch = LoopWatch(*watching)
+
+    async def start(self) -> None:
+        """Begin to consume; a broker that is away is waited for.
+
+        Raises:
+            ConfigurationError: a task cannot work as it is.
+        """
+        if self._loops or self.ended.is_set():
+            return
+        check_tasks(self._tasks, self.settings.tasks)
+        check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
+        for each in self._receivers:
+            self._loops.spawn(_named(each.queue), each.run())
+        if self._owns:  # otherwise the database's jobs go on
+            self._loops.spawn("start", self._check_start())
+        began = {each.queue: each.began for each in self._receivers}
+        for name, comparing in comparisons(self._transports, began):
+            self._loops.spawn(name, comparing)
+        for herald, name in self._heralds():
+            self._loops.spawn(name, herald.run(self._loops.pulse(name)))
+        limit, starts = self.settings.exit_when_stuck, self._shared.starts
+        watch = Watch(self._shared.slots, self._loops.pulses, limit, starts)
+        pulse = self._loops.pulse("watch of queues")
+        self._loops.spawn(pulse.name, watch.run(pulse, WATCH_EVERY))
+        if isinstance(self._job_log, EventLog):
+            self._loops.spawn("events", self._job_log.beat(self._loops.pulse("events")))
+        if self._owns:  # otherwise the heartbeat of the worker beside it asks the event loop
+            self._loop = asyncio.get_running_loop()
+            self._loop_watch.start()
+
+    async def first_claim(self) -> None:
+        """Wait until each queue is consumed, or has turned out to be away."""
+        await asyncio.gather(*(each.consumes.wait() for each in self._receivers))
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        await asyncio.shield(self._stopping)
+
+    def stop_claiming(self) -> None:
+        """Receive and start no more; `stop` does the rest."""
+        for each in self._receivers:
+            each.stop()
+
+    def end_grace(self) -> None:
+        """End the grace period now: running handlers get no more time."""
+        self._hurried.set()
+
+    def health(self) -> Health:
+        """Return whether it works, and if not, why. May be called from any thread."""
+        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
+        refused = self._refused()
+        told = [f"queue {queue!r}: {error}" for queue, error in refused.items()]
+        found = self._loops.health(self.failure, stopping, stuck, unmended=told)
+        if found.alive and self._owns and len(refused) == len(self._receivers):
+            return replace(found, alive=False, reason=f"no queue can be consumed: {told[0]}")
+        return found
+
+    def _refused(self) -> dict[str, TransportError]:
+        """Return what brokers refuse until people mend it, by queue."""
+        found = {each.queue: each.refused for each in self._receivers}
+        return {queue: error for queue, error in found.items() if error is not None}
+
+    async def _check_start(self) -> None:
+        """Fail if brokers refuse each queue at the start, until people mend that.
+
+        As a worker ends that finds no schema, or whose database lets nobody in.
+        """
+        await self.first_claim()
+        refused = self._refused()
+        if len(refused) == len(self._receivers):
+            raise next(iter(refused.values()))
+
+    async def _stop(self, grace: float | None = None) -> None:
+        if self._loops:
+            end = monotonic() + (self.settings.grace if grace is None else grace)
+            self.stop_claiming()
+            await self._finish_running(end)
+            for each in self._receivers:
+                each.finish()
+            left = min(end - monotonic(), self.settings.grace)
+            await self._end_loops(max(LAST_SETTLINGS, left))
+            await self._close()
+            self._job_log.flush()
+            log.info("consuming no more: %s", ", ".join(self._transports))
+        if self._owns:
+            self._loop_watch.stop()
+            self._shared.close()
+        self.ended.set()
+
+    async def _finish_running(self, end: float) -> None:
+        dispatchers = [each.dispatcher for each in self._receivers]
+        idle = asyncio.gather(*(each.idle() for each in dispatchers))
+        hurried = asyncio.ensure_future(self._hurried.wait())
+        seconds = max(0.0, end - monotonic())
+        await asyncio.wait((idle, hurried), timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+        hurried.cancel()
+        if not idle.done():
+            failed = self.failure is not None
+            for each in dispatchers:
+                if self._hurried.is_set():
+                    each.patience_with_cancelled = HURRIED_CANCEL_TIMEOUT
+                each.interrupt_all(outcomes.WORKER_FAILED if failed else outcomes.RELEASED)
+        await idle
+
+    async def _end_loops(self, seconds: float) -> None:
+        queues = [_named(each.queue) for each in self._receivers]
+        running = await self._loops.ends_unless(queues, seconds, self._hurried)
+        if running and self._hurried.is_set():
+            running = await self._loops.ends(queues, HURRIED_SETTLINGS)
+        if running:
+            log.error("%s queues did not end; what they held comes again", running)
+        for each in self._receivers:
+            each.cut()
+            each.dispatcher.leave()
+        await self._loops.cancel()
+
+    async def _close(self) -> None:
+        try:
+            async with asyncio.timeout(CLOSE_LIMIT):
+                await close_transports(self._transports)
+        except TimeoutError:
+            log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
+
+    def _receiver(self, queue: str, transport: Source, begun: str) -> Receiver:
+        served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
+        pulse = self._loops.pulse(_named(queue))
+        about = self._executor, self._shared.slots, self._begin, pulse
+        reader = Reader(queue, self._tasks, self._decoders.get(queue))
+        last = reader, begun, self._write, PATIENCE if self._owns else inf
+        return Receiver(queue, transport, self.settings, served, *about, *last)
+
+    def _heralds(self) -> Iterator[tuple[Herald, str]]:
+        if self.settings.app_version is None:
+            return
+        for transport, queues in by_transport(self._transports):
+            if isinstance(transport, Announces):
+                mine = [each for each in self._receivers if each.queue in queues]
+                works = partial(_all_work, mine)
+                herald = Herald(transport, self._shared.deploys, self.settings, works)
+                yield herald, f"versions at {transport.name}"
+
+    def _blocked(self, error: WorkerStuck) -> None:
+        """Fail, in another thread: the event loop is lost, for now or for good."""
+        self.failure = error
+        if self.on_blocked is not None:
+            log.critical("the worker failed: %s", error)
+            self.on_blocked()
+        with suppress(RuntimeError):  # it is closed
+            self._loop.call_soon_threadsafe(self._loop_failed, "the event loop", error)
+
+    def _loop_failed(self, name: str, error: BaseException) -> None:
+        """Stop: the broker gives its deliveries to others."""
+        for_people = ConfigurationError | WorkerStuck | HandlersCannotStart | TransportError
+        unfit = isinstance(error, for_people)
+        log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
+        self.failure = self.failure or error
+        self._hurried.set()
+        self._stopping = self._stopping or asyncio.create_task(self._stop())
+        self.failed.set()
+
+
+def _all_work(receivers: Sequence[Receiver]) -> bool:
+    return all(each.works for each in receivers)
+
+
+def _named(queue: str) -> str:
+    return f"queue {queue}"
+
+
+def served_alone(
+    transports: Mapping[str, Transport],
+    settings: WorkerSettings,
+    tasks: Mapping[str, Task[..., Any]],
+) -> dict[str, Transport]:
+    """Return the transports of the queues that a worker serves by broker alone.
+
+    A broker hands out whatever comes: a worker of some tasks serves a queue if all of its tasks are
+    among them.
+
+    Raises:
+        ConfigurationError: a queue is asked for by name, and its tasks are not all served.
+    """
+
+    def has_its_tasks(queue: str) -> bool:
+        if settings.tasks is None:
+            return True
+        its = {name for name, task in tasks.items() if task.options.queue == queue}
+        if its and its <= {*settings.tasks}:
+            return True
+        _tell_left(queue, its, settings)
+        return False
+
+    return {
+        queue: transport
+        for queue, transport in transports.items()
+        if transport.mode == "alone" and settings.serves(queue) and has_its_tasks(queue)
+    }
+
+
+def _tell_left(queue: str, its: Collection[str], settings: WorkerSettings) -> None:
+    """Say that a queue is left to other workers, if somebody may expect it to be served."""
+    mine = set(settings.tasks or ())
+    missed = ", ".join(sorted({*its} - mine))
+    said = f"a broker hands out whatever comes, and {missed} would not be served"
+    if not its:
+        said = "no task of this application is in it"
+    advice = "serve all of its tasks, or give those that are served apart a queue of their own"
+    if settings.queues is not None:
+        raise ConfigurationError(f"queue {queue!r} cannot be served with --tasks: {said}; {advice}")
+    if mine & {*its}:
+        log.warning("queue %s is left to other workers: %s; %s", queue, said, advice)
+
+
+class NoRow(WrongState, Dead):
+    """A message has no row that a transaction could complete: no attempt will find one."""
+
+
+def refuse_to_begin(job: Job, running: Running, gives: Gives) -> NoReturn:
+    """Raise NoRow, which makes the job dead at once: each attempt would end like this one."""
+    raise NoRow(
+        f"job {job.id} ({job.task}) is by broker alone, and is completed by no transaction; open"
+        " one of your own, and have app.inbox(conn).remember(…, job.id) drop repetitions in it"
+    )

@@ -1,0 +1,392 @@
+"""One worker: its loops, combined, started and stopped in order.
+
+Order of stopping: claim no more, release what has not started, let handlers finish within the grace
+period, interrupt the rest, write every outcome, retire. Each step needs only the later ones.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from time import monotonic
+from typing import Any
+
+from mutirao.engine.brokers.carried import Carried
+from mutirao.engine.calls import outcomes
+from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.progress import ProgressWriter
+from mutirao.engine.claiming.producer import Producer
+from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
+from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT, Dispatcher
+from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.noted_starts import noting
+from mutirao.engine.duties.declarations import Limiter
+from mutirao.engine.duties.housekeeping import Housekeeping, keep
+from mutirao.engine.duties.pausing import Pauser
+from mutirao.engine.duties.schedules import Scheduler
+from mutirao.engine.duties.supersede import Superseding
+from mutirao.engine.identity import identity
+from mutirao.engine.liveness.blocking import stuck_since
+from mutirao.engine.liveness.heartbeat import Heartbeat, WorkerView
+from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch
+from mutirao.engine.loops import Loops
+from mutirao.engine.pulse import Health
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settling.completer import Completer
+from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
+from mutirao.engine.workers.checks import check_tasks
+from mutirao.engine.workers.refused import cause_of
+from mutirao.engine.workers.shared import Shared
+from mutirao.errors import StoreError
+from mutirao.log import log
+from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
+from mutirao.model.limits.limits import Rule
+from mutirao.model.schedules.schedule import Schedule
+from mutirao.ports import Notifier, Store, Transport
+from mutirao.tasks.around.middleware import AttemptMiddleware
+from mutirao.tasks.task import Task
+
+# Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
+# to release jobs and retire.
+LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
+DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
+
+
+class Worker:
+    """A worker in the running event loop. Starting and stopping twice is harmless."""
+
+    def __init__(
+        self,
+        store: Store,
+        notifier: Notifier | None,
+        tasks: Mapping[str, Task[..., Any]],
+        middleware: Sequence[AttemptMiddleware],
+        settings: WorkerSettings,
+        version: str,
+        declared: Callable[[], Sequence[Schedule]],
+        limits: Callable[[], Sequence[Rule]] = tuple,
+        shared: Shared | None = None,
+        home: Home = NOWHERE,
+        carried: Mapping[str, Transport] | None = None,
+        apart: int | None = None,
+    ) -> None:
+        """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
+
+        `limits` does the same for the limits. `shared` is what it has together with the workers of
+        other databases in this process; None: it is the only one. `home` is its database.
+        `carried`: the brokers of carried queues, by queue. `apart`: the doorbells of a message, if
+        it relays these queues and runs no job.
+        """
+        self.settings = settings
+        self.failure: BaseException | None = None
+        self.failed = asyncio.Event()
+        self.ended = asyncio.Event()  # stopped, or failed
+        self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
+        self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
+        self._store, self._tasks = store, tasks
+        here = identity(settings, version)
+        self._identity, self._id = here if apart is None else replace(here, concurrency=0), 0
+        self._owns, self._home = shared is None, home
+        self._shared = shared or Shared(settings)
+        self.outdated = self._shared.deploys.outdated
+        self._shared.deploys.serve(tasks)
+        self._progress_writer = ProgressWriter(store)
+        self._loops = Loops(settings.turn_limit, self._loop_failed)
+        self._job_log = attempts_log(settings, carried or {})
+        executor = self._make_executor(middleware)
+        self._completer = self._make_completer(executor)
+        self._dispatcher = Dispatcher(
+            settings, executor, self._completer, self._shared.slots, self._begin
+        )
+        part = lambda: self._id, self._dispatcher, self._loops.pulse("producer"), carried or ()
+        self._producer = Producer(store, notifier, settings, tasks, *part)
+        parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
+        self._dispatcher.note_start = noting(store, lambda: self._id)
+        self._carried = Carried(store, carried or {}, *parts, apart)
+        watched = self._shared.slots, self._loops.pulses, settings.exit_when_stuck
+        self._watch = Watch(*watched, self._shared.starts)
+        self._declared, self._limits = declared, limits
+        self._scheduler: Scheduler | None = None
+        self._heartbeat: Heartbeat | None = None
+        self._stopping: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None  # why the store refuses a statement
+        self._hurried, self._within = asyncio.Event(), partial(within, store)
+
+    @property
+    def id(self) -> int:
+        """The worker's id in the store; 0 before the start."""
+        return self._id
+
+    def health(self) -> Health:
+        """Return whether it works, and if not, why. May be called from any thread."""
+        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
+        about = self._producer.hears, self._carried.unmended()
+        return self._loops.health(self.failure, stopping, stuck, *about)
+
+    async def start(self) -> None:
+        """Check the schema and the tasks, register, and begin to claim.
+
+        Raises:
+            SchemaError: the tables do not fit the code; nothing was started.
+            ConfigurationError: a task cannot work as it is; nothing was started.
+            InvalidJob: the job of a schedule is invalid; nothing was started.
+        """
+        if self._loops or self.ended.is_set():
+            return
+        settings = self.settings
+        try:
+            check_tasks(self._tasks, settings.tasks)
+            scheduler = self._scheduler = self._make_scheduler()
+            limiter = Limiter(self._store, self._limits(), self._tasks, self._identity.name)
+            await self._store.check()
+            superseding = Superseding(self._store, self._tasks, settings.poll)
+            await limiter.declare()
+            await superseding.declare()
+            await scheduler.declare()
+            self._dispatcher.set_lifetime(monotonic() + settings.lifetime)
+            self._id = await self._store.register(self._identity, expiry=settings.lifetime)
+        except BaseException:
+            await self._store.close()
+            raise
+        heartbeat = self._heartbeat = self._start_heartbeat()
+        self._carried.on_jobs = heartbeat.stir
+        loops, longest = self._loops, settings.longest_wait
+        loops.watch(heartbeat.pulse)
+        loops.spawn("heartbeat", heartbeat.ended())
+        loops.spawn("completer", self._completer.run())
+        loops.spawn("producer", self._producer.run())
+        loops.spawn("listener", self._producer.listen())
+        holdings = loops.pulse("holdings", DUTY_TURN_LIMIT)
+        loops.spawn("holdings", self._producer.look_at_holdings(holdings))
+        loops.spawn("schedules", scheduler.run(loops.pulse("schedules", DUTY_TURN_LIMIT), longest))
+        loops.spawn("progress", self._progress_writer.run(loops.pulse("progress")))
+        loops.spawn("limits", limiter.run(loops.pulse("limits"), longest))
+        if superseding.rules:
+            pulse = loops.pulse("supersede", DUTY_TURN_LIMIT)
+            loops.spawn("supersede", superseding.run(pulse, longest))
+        house = self._carried.keeps_house
+        for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
+            pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
+            loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest, house))
+        if settings.app_version is not None:
+            pulse = loops.pulse("versions", DUTY_TURN_LIMIT)
+            loops.spawn("versions", self._shared.deploys.look(self._store, pulse, longest))
+        watch_every = min(settings.heartbeat, WATCH_EVERY)
+        loops.spawn("watch", self._watch.run(loops.pulse("watch"), watch_every))
+        for name, run in self._carried.loops().items():
+            loops.spawn(name, run(loops.pulse(name, DUTY_TURN_LIMIT)))
+        for name, comparing in self._carried.comparisons():
+            loops.spawn(name, comparing)
+        if isinstance(self._job_log, EventLog):
+            loops.spawn("events", self._job_log.beat(loops.pulse("events")))
+        log.info("worker %s (%s) started", self._id, self._identity.name)
+        if not self._carried.answers:
+            log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
+
+    async def first_claim(self) -> None:
+        """Wait until it has made its first claim."""
+        await self._producer.claimed.wait()
+
+    async def stop(self, grace: float | None = None) -> None:
+        """Stop gracefully; a second call waits for the first one.
+
+        `grace`: instead of that in the settings.
+        """
+        if self._stopping is None:
+            self._stopping = asyncio.create_task(self._stop(grace))
+        await asyncio.shield(self._stopping)
+
+    def stop_claiming(self) -> None:
+        """Stop claiming and starting jobs; `stop` does the rest."""
+        self._producer.stop()
+        self._carried.stop()
+        self._dispatcher.close()
+
+    def end_grace(self) -> None:
+        """End the grace period now: running handlers get no more time."""
+        self._hurried.set()
+
+    async def _stop(self, grace: float | None = None) -> None:
+        """Stop step by step. Each step has a limit, whatever the database and the handlers do."""
+        if self._loops:
+            end = monotonic() + (self.settings.grace if grace is None else grace)
+            self.stop_claiming()
+            if not self._carried.answers:
+                await self._finish_carrying(end, "relay")
+            await self._give_back_unstarted()
+            await self._finish_running(end)
+            await self._finish_carrying(end, *(self._carried.loops().keys() - {"relay"}))
+            self._completer.close()
+            left = min(end - monotonic(), self.settings.grace)
+            if await self._loops.ends(["completer"], max(LAST_WRITES_LIMIT, left)):
+                unsettled = self._completer.unsettled
+                log.error("completer did not end; %s jobs will run again", unsettled)
+            await self._end_loops()
+            await self._sign_off()
+            await self._close()
+            self._job_log.flush()
+            log.info("worker %s stopped", self._id)
+        self.ended.set()
+
+    async def _finish_carrying(self, end: float, *loops: str) -> None:
+        """Let loops of brokers end: what they are asked is answered, what is rung is published.
+
+        What a relay does not end is rung again after a while, and what a broker hands out to one
+        that has left comes again.
+        """
+        if loops:
+            await self._loops.ends_unless(loops, max(0.0, end - monotonic()), self._hurried)
+
+    async def _give_back_unstarted(self) -> None:
+        """Stop claiming, and release what was claimed and has not started."""
+        if await self._loops.ends(["producer"], RETIRE_LIMIT):
+            self._store.cut()
+        for name in self._carried.loops():
+            await self._loops.ends([name], RETIRE_LIMIT)
+        if unstarted := self._dispatcher.drop_unstarted():
+            # If it fails, retiring or the rescue releases them.
+            await self._within(RETIRE_LIMIT, "give back jobs", self._store.release(unstarted))
+
+    async def _finish_running(self, end: float) -> None:
+        idle = asyncio.create_task(self._dispatcher.idle())
+        hurried = asyncio.create_task(self._hurried.wait())
+        await asyncio.wait(
+            (idle, hurried),
+            timeout=max(0.0, end - monotonic()),
+            return_when=asyncio.FIRST_COMPLETED,
+        )
+        hurried.cancel()
+        if not idle.done():
+            if self._hurried.is_set():
+                self._dispatcher.patience_with_cancelled = HURRIED_CANCEL_TIMEOUT
+            log.warning("giving back %s unfinished jobs", len(self._dispatcher.holds()))
+            failed = self.failure is not None
+            self._dispatcher.interrupt_all(outcomes.WORKER_FAILED if failed else outcomes.RELEASED)
+        await idle
+
+    async def _end_loops(self) -> None:
+        await self._within(OPTIONAL_WRITES_LIMIT, "write progress", self._progress_writer.write())
+        self._store.cut()  # a cancellation would wait for the network
+        await self._loops.cancel()
+        self._dispatcher.leave()
+        if self._owns:
+            self._shared.close()
+        if self._heartbeat is not None:
+            await self._within(RETIRE_LIMIT, "end the heartbeat", self._heartbeat.stop())
+
+    async def _sign_off(self) -> None:
+        """Release duties and jobs. Tried twice: a connection may be older than the server."""
+        if self._scheduler is not None:
+            await self._within(
+                OPTIONAL_WRITES_LIMIT, "hand over schedules", self._scheduler.resign()
+            )
+        for _ in range(2):
+            if await self._within(RETIRE_LIMIT, "sign off", self._retire()):
+                return
+        log.warning("the row of worker %s will expire", self._id)
+
+    async def _retire(self) -> None:
+        if unwritten := sorted(self._completer.pending()):  # they began, and must be in the history
+            await self._store.lose(unwritten)
+        await self._store.retire(self._id)
+
+    async def _close(self) -> None:
+        for close in (*self.at_close, self._carried.close, self._store.close):
+            await self._within(RETIRE_LIMIT, "close connections", close())
+
+    def _loop_failed(self, name: str, error: BaseException) -> None:
+        """Stop the worker; other workers rescue its jobs."""
+        log.critical("worker %s: %s failed", self._id, name, exc_info=error)
+        if isinstance(error, StoreError) and self._stopping is None and self._asking is None:
+            self._asking = asyncio.create_task(self._fail_for_its_cause(error))
+        elif self._asking is None:
+            self._fail(error)
+
+    async def _fail_for_its_cause(self, error: StoreError) -> None:
+        self._fail(await cause_of(error, self._store))
+
+    def _fail(self, error: BaseException) -> None:
+        self.failure = self.failure or error
+        self._hurried.set()
+        self._stopping = self._stopping or asyncio.create_task(self._stop())
+        self.failed.set()
+
+    def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
+        threads, processes = self._shared.threads, self._shared.processes
+        report, attempts = self._progress_writer.tell, self._job_log
+        usual, pauser = self.settings.defaults.defaults(), Pauser(self._store)
+        last = report, attempts, usual, pauser, self._home, self._store.fan_out
+        return Executor(self._tasks, middleware, threads, processes, *last)
+
+    def _make_completer(self, executor: Executor) -> Completer:
+        return Completer(
+            self._store,
+            lambda: self._id,
+            self.settings,
+            fail=executor.alternatives,
+            on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
+            on_written=lambda: self._dispatcher.notify_if_room(),
+            on_woken=lambda wake: self._producer.wake(wake),
+            pulse=self._loops.pulse("completer"),
+        )
+
+    def _make_scheduler(self) -> Scheduler:
+        look, house = self.settings.heartbeat, self._carried.keeps_house
+        mine = lambda: self._id, self._identity.name, look, house
+        return Scheduler(self._store, self._declared(), *mine)
+
+    def _start_heartbeat(self) -> Heartbeat:
+        loop = asyncio.get_running_loop()
+        body = WorkerView(
+            stuck=lambda: self._shared.slots.stuck,
+            runs=loop.is_running,
+            ping=lambda answer: _tell(loop, answer),
+            blocked=self._blocked,
+            unstarted=self._take_unstarted,
+            rests=lambda: not (self._producer.has_lanes or self._dispatcher.has_jobs()),
+            on_beat=lambda beat, until: _tell(loop, self._on_beat, beat, until),
+            on_return=lambda: _tell(loop, self._producer.wake, Wake()),
+            on_reregistered=lambda id: _tell(loop, self._reborn, id),
+        )
+        clone, heart = self._store.clone(within=self.settings.beat_limit), self._shared.heart
+        about = self.settings, self._identity, self._id, body, heart, self._carried.duty
+        heartbeat = Heartbeat(clone, *about)
+        heartbeat.start()
+        return heartbeat
+
+    def _take_unstarted(self) -> list[tuple[int, int]]:
+        """Return the unstarted jobs, in the heartbeat's thread; holdings repeats the release."""
+        self._producer.doubt()
+        return self._dispatcher.drop_unstarted()
+
+    def _blocked(self, since: float) -> None:
+        """Fail, in the heartbeat's thread, if the event loop has not answered for too long."""
+        limit = self.settings.exit_when_stuck
+        if (stuck := stuck_since(since, self._shared.slots.blocked_until, limit)) is None:
+            return
+        self.failure = stuck
+        log.critical("worker %s failed: %s", self._id, self.failure)
+        if self.on_blocked is not None:
+            self.on_blocked()
+        raise stuck
+
+    def _on_beat(self, beat: Beat, until: float) -> None:
+        if beat.cancelled:
+            self._dispatcher.cancel(beat.cancelled)
+        self._carried.told(beat.held_elsewhere)
+        self._dispatcher.set_lifetime(until)
+
+    def _reborn(self, id: int) -> None:
+        """Interrupt everything: other workers have our jobs, which would run twice."""
+        former, self._id = self._id, id
+        self._dispatcher.drop_unstarted()
+        self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
+
+    def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
+        return self._store.transaction(job, running, gives=gives)
+
+
+def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:
+    """Call a method in the worker's loop, unless the loop is closed."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(method, *values)

@@ -1,0 +1,32 @@
+"""What the workers of one process share, each of which serves one database."""
+
+from mutirao.engine.calls.processes import Processes
+from mutirao.engine.calls.threads import Threads
+from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.liveness.heart import Heart
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.workers.upgrades import Deploys
+from mutirao.log import log
+
+
+class Shared:
+    """The slots, threads and child processes of handlers, the thread of heartbeats, and what is
+    known of other versions of the application.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.threads = Threads(self._on_slot_freed)
+        self.processes = Processes(self.threads, settings.defaults)
+        self.starts = self.threads.starts, self.processes.starts
+        self.slots = Slots(settings.concurrency, self.threads)
+        self.heart = Heart()
+        self.deploys = Deploys(settings)
+
+    def close(self) -> None:
+        """Let threads and child processes end; the heart ends with its last heartbeat."""
+        self.threads.close()
+        self.processes.close()
+
+    def _on_slot_freed(self) -> None:
+        log.info("a stuck handler has returned; its slot is free again")
+        self.slots.pump_all()

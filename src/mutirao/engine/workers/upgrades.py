@@ -1,0 +1,161 @@
+"""Whether workers of newer versions of the application have taken over what this one serves.
+
+It hears of them by the rows of its databases, and by brokers over which workers tell each other. A
+worker counts from its first heartbeat on: a new version that ends right after its start ends no old
+one.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from random import uniform
+from time import monotonic
+from typing import Any
+
+import msgspec
+
+from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.trouble import Trouble
+from mutirao.errors import TransportError
+from mutirao.log import log
+from mutirao.model.deploys import Deployed, Lane, taken_over
+from mutirao.ports import Store
+from mutirao.ports.announcements import Announcements, Announces
+from mutirao.tasks.task import Task
+
+REPEATS, REMEMBERED = 2.0, 6.0  # times `expiry`: between two announcements, and how long one counts
+
+
+class Deploys:
+    """What is known of other versions. All of it is called in the worker's event loop.
+
+    Attributes:
+        outdated: set once newer versions serve all that this worker serves, if it is to mind that.
+    """
+
+    def __init__(self, settings: WorkerSettings) -> None:
+        self.outdated = asyncio.Event()
+        self._settings = settings
+        self._mine: set[Lane] = {(queue, None) for queue in settings.queues or ()}
+        self._stored: dict[Store, Sequence[Deployed]] = {}  # of each database that is served
+        self._told: dict[Deployed, float] = {}  # until when it counts
+
+    def serve(self, tasks: Mapping[str, Task[..., Any]]) -> None:
+        """Note what this worker serves of these tasks."""
+        lanes = ((each.options.queue, name) for name, each in tasks.items())
+        self._mine.update(lane for lane in lanes if self._settings.served.has(*lane))
+
+    async def look(self, store: Store, pulse: Pulse, longest: float) -> None:
+        """Look for other versions in a database at every heartbeat, as long as it is served.
+
+        Until it has been asked, and while it is away, it is as it was: nobody has taken it over.
+        """
+        self._stored[store] = ()
+        try:
+            await self._look(store, pulse, longest)
+        finally:
+            del self._stored[store]
+
+    async def _look(self, store: Store, pulse: Pulse, longest: float) -> None:
+        version, often = self._settings.app_version, self._settings.heartbeat
+        trouble = Trouble("cannot look for newer versions", "looking for them again", longest)
+        wait = often
+        while version is not None:
+            await pulse.rest(wait)
+            pulse.turn()
+            try:
+                self._stored[store], wait = await store.deployed(version), often
+                trouble.over()
+            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
+                wait = trouble.met(error)
+            self._judge()
+
+    def heard(self, one: Deployed, seconds: float) -> None:
+        """Note what a worker has told, for some time."""
+        self._told[one] = monotonic() + seconds
+        self._judge()
+
+    def _judge(self) -> None:
+        version, now = self._settings.app_version, monotonic()
+        if version is None or not self._settings.drain_on_new_version or self.outdated.is_set():
+            return
+        self._told = {each: until for each, until in self._told.items() if until > now}
+        newer = [
+            taken_over(version, self._mine, [*stored, *self._told])
+            for stored in self._stored.values() or [()]
+        ]
+        if all(newer):
+            log.warning(
+                "version %s has taken over from %s: taking no more, and ending when what runs has."
+                " To go back to older code, deploy it with a later version",
+                *(newer[0], version),
+            )
+            self.outdated.set()
+
+
+class Herald:
+    """Tells the other workers of a broker what this one serves, and hears them.
+
+    One of those that say the same repeats it for all.
+
+    Parameters:
+        works: returns whether this worker consumes what it serves of the broker.
+    """
+
+    def __init__(
+        self,
+        transport: Announces,
+        deploys: Deploys,
+        settings: WorkerSettings,
+        works: Callable[[], bool],
+    ) -> None:
+        self._transport, self._deploys, self._works = transport, deploys, works
+        self._settings = settings
+        self._tell_at = 0.0
+
+    async def run(self, pulse: Pulse) -> None:
+        """Tell and hear, forever; what people have to mend at the broker is told once."""
+        trouble = Trouble(
+            "cannot hear of newer versions", "hearing of them again", MAX_REST,
+            who="broker", once="text",
+        )  # fmt: skip
+        while True:
+            pulse.turn()
+            try:
+                async with self._transport.announcements() as announcements:
+                    trouble.over()
+                    await self._exchange(announcements, pulse)
+            except TransportError as error:
+                await pulse.rest(trouble.met(error))
+
+    async def _exchange(self, announcements: Announcements, pulse: Pulse) -> None:
+        self._tell_at = monotonic() + self._settings.heartbeat
+        me = Deployed(self._settings.app_version or "", self._settings.served)
+        while True:
+            pulse.turn()
+            seconds = min(MAX_REST, self._tell_at - monotonic())
+            if (body := await announcements.receive(max(0.0, seconds))) is not None:
+                self._heard(body, me)
+            elif monotonic() >= self._tell_at:
+                await self._tell(announcements, me)
+
+    async def _tell(self, announcements: Announcements, me: Deployed) -> None:
+        if self._works():
+            await announcements.tell(msgspec.json.encode(me))
+            self._rest()
+        else:
+            self._tell_at = monotonic() + self._settings.heartbeat
+
+    def _heard(self, body: bytes, me: Deployed) -> None:
+        try:
+            told = msgspec.json.decode(body, type=Deployed)
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as unfit:
+            log.warning("an announcement of a worker cannot be read, and is passed over: %s", unfit)
+            return
+        if told == me:
+            self._rest()
+        else:
+            self._deploys.heard(told, REMEMBERED * self._settings.expiry)
+
+    def _rest(self) -> None:
+        self._tell_at = monotonic() + REPEATS * self._settings.expiry * uniform(0.5, 1.0)

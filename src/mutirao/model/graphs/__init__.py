@@ -1,0 +1,1 @@
+"""Values and plans of graphs of jobs."""

@@ -1,0 +1,1 @@
+"""Values and rules of jobs, their attempts and their workers."""

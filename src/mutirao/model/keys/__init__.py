@@ -1,0 +1,1 @@
+"""Rules of unique keys and of supersede."""

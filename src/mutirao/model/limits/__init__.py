@@ -1,0 +1,1 @@
+"""Values and decisions of limits and of fairness."""

@@ -1,0 +1,1 @@
+"""The store on SQL, in parts: jobs, features, brokers, webhooks, federation."""

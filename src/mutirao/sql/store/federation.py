@@ -1,0 +1,62 @@
+"""The part of the SQL store about federation: hosts, and what they were told last."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from mutirao.model.federation.activities import Said
+from mutirao.model.federation.hosts import Amend, Host, HostRecord
+from mutirao.sql.connections.runner import Runner, for_people
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.statements import federation
+from mutirao.sql.store.locking import Apart
+
+
+class SqlFederation:
+    """The part of `SqlStore` that implements `mutirao.ports.federation`."""
+
+    _apart: Apart
+    _dialect: Dialect
+    _intake: SqlIntake
+    _runner: Runner
+    _insistent: Runner
+    _patient: Runner
+
+    async def host(self, name: str) -> Host | None:
+        """Return what is known of a host."""
+        return await self._runner.alone(federation.host, name)
+
+    async def hosts(self) -> Sequence[HostRecord]:
+        """List the hosts."""
+        return await self._patient.run(for_people(federation.listed))
+
+    async def change_host(
+        self, name: str, amend: Amend, *, queue: str, now: datetime | None = None
+    ) -> Host:
+        """Change what is known of a host, with its limit and its probe."""
+        told = (self._dialect, self._intake.enqueue, name, amend, queue, now)
+        return await self._apart.limits(self._insistent, federation.change, *told)
+
+    async def forget_host(self, name: str) -> bool:
+        """Delete what is known of a host."""
+        return await self._apart.limits(self._insistent, federation.forget, self._dialect, name)
+
+    async def said(self, about: str) -> Said | None:
+        """Return the last activity about something that has arrived."""
+        return await self._runner.alone(federation.said, about)
+
+    async def note_said(
+        self, about: str, host: str, said: Said, *, now: datetime | None = None
+    ) -> None:
+        """Record which activity about something has arrived last."""
+        told = (self._dialect, about, host, said, now)
+        await self._insistent.run(federation.note_said, *told)
+
+    async def unsay(self, about: str) -> None:
+        """Forget which activity about something has arrived last."""
+        await self._insistent.run(federation.unsay, about)
+
+    async def prune_said(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget some of what has arrived long ago."""
+        moment = self._dialect.moment(now, -before)
+        return await self._patient.run(federation.prune_said, moment, limit)

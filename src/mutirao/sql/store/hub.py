@@ -1,0 +1,292 @@
+"""A store that tells a hub what it has committed, so that idle workers look at once.
+
+What the store itself commits is told after its commit; what is written through a session of
+SQLAlchemy, when that commits. Of other connections nobody learns when they commit: the hub looks.
+"""
+
+import asyncio
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from sqlalchemy import event
+
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.job import Job, NewJob, Wake
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.notifiers.hub_access import HubAccess
+from mutirao.ports import Announcer, Attempt
+from mutirao.sql.connections.engines import POOL_SIZE, Database
+from mutirao.sql.drivers.kinds import Adapting, Kinds
+from mutirao.sql.store.jobs import SqlStore
+
+# A lane is read from the moment that a wake-up names. Where it is this machine's clock that names
+# it, it may be so far ahead of the database's; if it is more, the hub's look finds the job.
+APART = timedelta(seconds=60)
+_PENDING = "mutirao_announced"  # what a session remembers until its commit
+
+
+class Gathered:
+    """What is told of the jobs that pass: their lane, if it is one, and how many there are."""
+
+    def __init__(self) -> None:
+        self.jobs = 0
+        self._lanes: set[tuple[str, int]] = set()
+        self._tasks: set[str] = set()
+        self._first: datetime | None = None
+
+    def watching(self, jobs: Iterable[NewJob]) -> Iterable[NewJob]:
+        """Return the same jobs, which are noted as they pass."""
+        if not isinstance(jobs, list | tuple):
+            return self._passing(jobs)
+        for job in jobs:
+            self.add(job)
+        return jobs
+
+    def add(self, job: NewJob) -> None:
+        """Note a job."""
+        self.jobs += 1
+        if len(self._lanes) > 1:
+            return
+        self._lanes.add((job.lane, job.priority))
+        self._tasks.add(job.task)
+        at = job.run_at or datetime.now(UTC) + timedelta(seconds=job.delay or 0.0) - APART
+        self._first = at if self._first is None else min(self._first, at)
+
+    def merge(self, other: "Gathered") -> None:
+        """Note what another one has noted."""
+        self.jobs += other.jobs
+        self._lanes |= other._lanes
+        self._tasks |= other._tasks
+        moments = [at for at in (self._first, other._first) if at is not None]
+        self._first = min(moments, default=None)
+
+    def tell(self, announcer: Announcer) -> None:
+        """Announce them."""
+        if not self.jobs:
+            return
+        if len(self._lanes) > 1:
+            announcer.announce(Wake(), self.jobs)
+            return
+        [(lane, priority)] = self._lanes
+        task = next(iter(self._tasks)) if len(self._tasks) == 1 else None
+        announcer.announce(Wake(lane, priority, self._first), self.jobs, task)
+
+    def _passing(self, jobs: Iterable[NewJob]) -> Iterator[NewJob]:
+        for job in jobs:
+            self.add(job)
+            yield job
+
+
+class AnnouncingStore(SqlStore):
+    """The jobs in a SQL database, and a hub that is told of them, if there is one.
+
+    Parameters:
+        database: where it is: a URL, or an engine of the application.
+        hub: the hub's URL, or None: what the environment says, if anything.
+        pool_size: connections kept open for each event loop.
+        within: maximum seconds of each asynchronous call; None: no limit.
+        schema: the schema of the tables; None: the one that connections find them in.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        hub: str | HubAccess | None = None,
+        pool_size: int = POOL_SIZE,
+        within: float | None = None,
+        schema: str | None = None,
+    ) -> None:
+        super().__init__(database, pool_size=pool_size, within=within, schema=schema)
+        self.hub = hub if isinstance(hub, HubAccess) else HubAccess(hub, self.engines.called)
+        self._owns_hub = False  # whether nobody else closes it
+
+    def clone(self, connections: int = 1, *, within: float | None = None) -> "AnnouncingStore":
+        """Return another handle on the same database, with connections of its own."""
+        where = self.engines.database, self.engines.schema
+        other = AnnouncingStore(
+            where[0], hub=self.hub, pool_size=connections, within=within, schema=where[1]
+        )
+        other.engines.share_with(self.engines)
+        return other
+
+    def elsewhere(
+        self, url: str, connections: int, *, within: float | None = None
+    ) -> "AnnouncingStore":
+        """Return a handle on another database, of which the same hub is told."""
+        schema, hub = self.engines.schema, self.hub.given
+        other = AnnouncingStore(url, hub=hub, pool_size=connections, within=within, schema=schema)
+        other._owns_hub = True
+        return other
+
+    async def close(self) -> None:
+        """Close the connections of this process and event loop."""
+        await super().close()
+        if self._owns_hub:
+            await asyncio.to_thread(self.hub.close)
+
+    # Enqueueing
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs, and tell of them once they are committed."""
+        if not self.hub.listens:
+            return super().enqueue(jobs, conn)
+        seen = Gathered()
+        ids = super().enqueue(seen.watching(jobs), conn)
+        self._tell(seen, conn)
+        return ids
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs, and tell of them once they are committed."""
+        if not self.hub.listens:
+            return await super().aenqueue(jobs, conn)
+        seen = Gathered()
+        ids = await super().aenqueue(seen.watching(jobs), conn)
+        self._tell(seen, conn)
+        return ids
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph, and tell of it once it is committed."""
+        ids = super().enqueue_graph(plan, conn)
+        self._tell_graph(plan, conn)
+        return ids
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph, and tell of it once it is committed."""
+        ids = await super().aenqueue_graph(plan, conn)
+        self._tell_graph(plan, conn)
+        return ids
+
+    # What makes jobs ready
+
+    async def settle(
+        self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write the outcomes of attempts; those of steps of graphs may release others."""
+        settled = await super().settle(worker, settlements, now=now)
+        if any(each.linked for each in settlements):
+            self._tell_all(settled)
+        return settled
+
+    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
+        """Make deliveries, and complete the publication with the last ones."""
+        last = await super().fan_out(publication, attempt, after)
+        self._tell_all([publication.id])
+        return last
+
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
+        """Rescue the jobs of vanished workers."""
+        rescued = await super().rescue(orphans=orphans, now=now)
+        self._tell_all(rescued)
+        return rescued
+
+    async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Make waiting jobs due now."""
+        ids = await super().run_now(which, now=now)
+        self._tell_all(ids)
+        return ids
+
+    async def redrive(self, which: JobFilter) -> list[int]:
+        """Enqueue dead jobs again."""
+        ids = await super().redrive(which)
+        self._tell_all(ids)
+        return ids
+
+    async def change(
+        self, which: JobFilter, new: Change, *, now: datetime | None = None
+    ) -> list[int]:
+        """Give waiting jobs new values."""
+        ids = await super().change(which, new, now=now)
+        self._tell_all(ids)
+        return ids
+
+    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+        """Remove a limit, or what pauses jobs."""
+        removed = await super().remove_limit(name, now=now)
+        self._tell_all([name] if removed else [])
+        return removed
+
+    async def remove_subscription(self, id: str) -> bool:
+        """Remove a subscription; what waited for its limits may run."""
+        removed = await super().remove_subscription(id)
+        self._tell_all([id] if removed else [])
+        return removed
+
+    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Let deliveries to an endpoint out."""
+        resumed = await super().resume_endpoint(id, now=now)
+        self._tell_all([id] if resumed else [])
+        return resumed
+
+    async def record_webhooks(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        terms: BreakerTerms,
+        done: Sequence[Settlement] = (),
+        *,
+        now: datetime | None = None,
+    ) -> Recorded:
+        """Write what came of attempts; breakers that close let deliveries out."""
+        recorded = await super().record_webhooks(attempts, terms, done, now=now)
+        self._tell_all(attempts if recorded.acted else ())
+        return recorded
+
+    async def probe_webhooks(
+        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
+    ) -> bool:
+        """Let one delivery at a time through an open breaker."""
+        probed = await super().probe_webhooks(name, at_once=at_once, now=now)
+        self._tell_all([name] if probed else [])
+        return probed
+
+    # Telling
+
+    def _tell(self, seen: Gathered, conn: object | None) -> None:
+        if conn is None:
+            seen.tell(self.hub)
+        elif (kind := _SESSIONS.of(conn)) is not None:
+            _tell_at_commit(kind.adapt(conn), self.hub, seen)
+
+    def _tell_graph(self, plan: Plan, conn: object | None) -> None:
+        if self.hub.listens:
+            seen = Gathered()
+            seen.watching(plan.jobs)
+            self._tell(seen, conn)
+
+    def _tell_all(self, ready: Collection[Any]) -> None:
+        if ready and self.hub.listens:
+            self.hub.announce(Wake(), len(ready))
+
+
+_SESSIONS = Kinds[Any](
+    Adapting("sqlalchemy.orm", "Session", lambda session: session),
+    Adapting("sqlalchemy.orm", "scoped_session", lambda registry: registry()),
+    Adapting("sqlalchemy.ext.asyncio", "AsyncSession", lambda session: session.sync_session),
+    Adapting(
+        "sqlalchemy.ext.asyncio",
+        "async_scoped_session",
+        lambda registry: registry().sync_session,
+    ),
+)
+
+
+def _tell_at_commit(session: Any, announcer: Announcer, seen: Gathered) -> None:
+    """Have a session tell when it commits. What it rolls back may be told with a later commit."""
+    pending = session.info.setdefault(_PENDING, {})
+    pending.setdefault(announcer, Gathered()).merge(seen)
+    if not event.contains(session, "after_commit", _committed):
+        event.listen(session, "after_commit", _committed)
+
+
+def _committed(session: Any) -> None:
+    if session.in_nested_transaction():  # a savepoint is released
+        return
+    for announcer, seen in session.info.pop(_PENDING, {}).items():
+        seen.tell(announcer)

@@ -1,0 +1,408 @@
+"""The store on SQL: `mutirao.ports.Store` over SQLAlchemy.
+
+It only decides which statements run together in one transaction; the statements themselves are in
+`statements`, `rules` and `dialects`.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Any, ParamSpec, TypeVar
+
+from sqlalchemy import Connection
+
+from mutirao.model.brokers.doorbell import is_rung
+from mutirao.model.deploys import Deployed
+from mutirao.model.graphs.graph_plan import Plan
+from mutirao.model.jobs.job import (
+    Beat,
+    Claim,
+    Gives,
+    Job,
+    Lane,
+    LaneHead,
+    NewJob,
+    NewWorker,
+    OutcomeKind,
+    Transaction,
+)
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.ports import Attempt, Notifier
+from mutirao.sql.connections.direct import DirectTransaction, is_awaited
+from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
+from mutirao.sql.connections.runner import Runner, for_people
+from mutirao.sql.connections.transaction import CompletingTransaction
+from mutirao.sql.drivers.kinds import through
+from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
+from mutirao.sql.schema import version
+from mutirao.sql.statements import (
+    fairness,
+    job_admin,
+    leftovers,
+    records,
+    results,
+    workers,
+)
+from mutirao.sql.store.applying import applied
+from mutirao.sql.store.carried import SqlCarried
+from mutirao.sql.store.features import SqlRecords
+from mutirao.sql.store.federation import SqlFederation
+from mutirao.sql.store.locking import Apart
+from mutirao.sql.store.settling import Settling
+from mutirao.sql.store.unreadable_rows import SqlSifting
+from mutirao.sql.store.webhooks import SqlWebhooks
+
+# Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
+LONG_CALL_TIMEOUT = 120.0
+# So many are counted whenever somebody asks: 25 ms. More are counted now and then.
+MAX_LIVE_JOBS_COUNTED = 100_000
+# For a worker's first call, which loads the driver and connects; it holds no jobs yet.
+FIRST_CALL_TIMEOUT = 30.0
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
+    """The jobs in a SQL database.
+
+    Parameters:
+        database: where it is: a URL, or an engine of the application.
+        pool_size: connections kept open for each event loop.
+        within: maximum seconds of each asynchronous call; None: no limit.
+        schema: the schema of the tables; None: the one that connections find them in.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        pool_size: int = POOL_SIZE,
+        within: float | None = None,
+        schema: str | None = None,
+    ) -> None:
+        self.engines = Engines(database, pool_size, schema=schema)
+        self._dialect = self.engines.dialect
+        self._rules = self._dialect.rules
+        self._intake = SqlIntake(self._dialect.intake, self.engines.names)
+        self._settling = Settling(self._dialect, self._intake.enqueue)
+        self._finish = self._settling.finish_one
+        self._run_by(Runner(self.engines, within))
+
+    def _run_by(self, runner: Runner) -> None:
+        """Send all statements through a runner."""
+        self._runner = runner
+        self._insistent = runner.having(again=True)  # not for writes of callers
+        self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
+        self._apart = Apart(self._dialect.rules, self._insistent, runner)
+        self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
+
+    def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
+        """Return another handle on the same database, with connections of its own."""
+        engines = self.engines
+        other = SqlStore(
+            engines.database, pool_size=connections, within=within, schema=engines.schema
+        )
+        other.engines.share_with(engines)
+        return other
+
+    def elsewhere(self, url: str, connections: int, *, within: float | None = None) -> "SqlStore":
+        """Return a handle on another database, whose tables are in a schema of the same name."""
+        return SqlStore(url, pool_size=connections, within=within, schema=self.engines.schema)
+
+    def listener(self) -> Notifier | None:
+        """Return the notifier, or None if no connection is left for it."""
+        share = self.engines.share
+        return self.notifier() if share is None or share.may_listen() else None
+
+    def notifier(self) -> Notifier | None:
+        """Return the notifier that wakes workers; None if they only poll."""
+        return self._dialect.notifier(self.engines.place())
+
+    def ends_notifier(self) -> Notifier | None:
+        """Return the notifier of the ends of jobs that somebody waits for, or None."""
+        return self._dialect.ends_notifier(self.engines.place())
+
+    def cut(self) -> None:
+        """Make the running calls that have a time limit fail now."""
+        for runner in (self._runner, self._patient, self._first):
+            runner.cut()
+
+    async def check(self) -> None:
+        """Raise SchemaError if the tables do not fit the code.
+
+        Raises:
+            ConfigurationError: the server, or a session of ours, cannot be as it has to be.
+        """
+        await self._first.alone(self._dialect.refuse_server)
+        await self._first.alone(version.check, self.engines.schema)
+
+    async def close(self) -> None:
+        """Close the connections of this process and event loop."""
+        await self._runner.close()
+
+    # Enqueueing
+
+    def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs through `conn`, or in a short transaction of their own."""
+        if conn is not None:
+            return self._intake.enqueue(jobs, conn)
+        if is_one(jobs):
+            return self._runner.alone_sync(self._intake.steps(jobs))
+        with own_errors(jobs) as theirs:
+            return self._runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
+
+    async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
+        """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
+        if conn is not None:
+            return await self._intake.aenqueue(jobs, conn)
+        if is_one(jobs):
+            return await self._runner.alone(self._intake.steps(jobs), keep=False)
+        with own_errors(jobs) as theirs:
+            return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
+
+    def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return self._intake.enqueue_graph(plan, conn)
+        return self._runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
+
+    async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
+        """Write a graph through an asynchronous `conn`, or in a short transaction of its own."""
+        if conn is not None:
+            return await self._intake.aenqueue_graph(plan, conn)
+        return await self._runner.run(lambda own: self._intake.enqueue_graph(plan, own))
+
+    # Workers
+
+    async def register(
+        self, worker: NewWorker, *, expiry: float, now: datetime | None = None
+    ) -> int:
+        """Register a worker and return its id."""
+        return await self._runner.alone(workers.register, self._dialect, worker, expiry, now)
+
+    async def beat(
+        self,
+        worker: int,
+        *,
+        expiry: float,
+        stuck: int = 0,
+        late: float = 0.0,
+        duty: str | None = None,
+        now: datetime | None = None,
+    ) -> Beat:
+        """Extend a worker's life."""
+        told = (worker, expiry, stuck, late, duty, now)
+        return await self._runner.alone(workers.beat, self._dialect, *told)
+
+    async def listen(self, worker: int, listening: bool) -> None:
+        """Record whether a worker wants notifications."""
+        await self._runner.alone(workers.listen, worker, listening)
+
+    async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
+        """Return what live workers of other versions of the application serve."""
+        return await self._runner.alone(workers.deployed, self._dialect, but, now)
+
+    async def retire(self, worker: int) -> None:
+        """Remove a worker that has ended."""
+        await self._insistent.run(
+            _run_and_wake, self._dialect, workers.retire, self._dialect, worker
+        )
+
+    # Claiming and settling
+
+    async def lanes(
+        self, queues: Collection[str] | None, *, now: datetime | None = None
+    ) -> list[LaneHead]:
+        """Return the heads of all lanes."""
+        heads = await self._runner.alone(self._rules.lanes(queues, now))
+        return [head for head in heads if not is_rung(head.lane.queue)]
+
+    async def claim(
+        self,
+        worker: int,
+        lanes: Sequence[Lane],
+        limit: int,
+        *,
+        without: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> list[Claim]:
+        """Claim due jobs."""
+        claims = await self._apart.claim(
+            lambda most: self._apply(self._rules.claim, worker, lanes, most, without, now),
+            lanes,
+            limit,
+        )
+        return await self._whole(claims)
+
+    async def settle(
+        self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
+    ) -> set[int]:
+        """Write the outcomes of attempts."""
+        if not settlements:
+            return set()
+        done = [s for s in settlements if s.outcome.kind.final]
+        waiting = [s for s in settlements if not s.outcome.kind.final]
+        bound = [s for s in done if s.keyed or s.linked or s.outcome.stops]
+        bound = bound or [s for s in settlements if s.follow_up]
+        if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
+            if done:
+                return await self._apply(self._rules.finish, done, now)
+            return await self._apply(self._rules.resume, worker, waiting, now)
+
+        def settle(
+            conn: Connection, done: Sequence[Settlement], waiting: Sequence[Settlement]
+        ) -> set[int]:
+            return self._settling.settle(conn, worker, done, waiting, now)
+
+        return await self._apart.settle(settle, done, waiting)
+
+    async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
+        """Release jobs that were never started."""
+        if not jobs:
+            return set()
+        return await self._apply(self._rules.release, jobs)
+
+    async def lose(
+        self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
+    ) -> set[int]:
+        """Record that runs were lost."""
+        if not jobs:
+            return set()
+        run, lose = self._insistent.run, self._rules.lose
+        ids = [id for id, _ in jobs]
+        return await self._history_of(lambda: run(applied, lose, jobs, now), ids)
+
+    async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
+        """Note that a job starts which was lost before."""
+        return await self._runner.run(workers.note_start, worker, (job, run), lost, attempt)
+
+    async def unlocked(self, jobs: Collection[int]) -> set[int]:
+        """Return the live jobs among these that no other transaction has locked."""
+        return await self._runner.run(workers.unlocked, jobs)
+
+    async def held(self, worker: int) -> list[tuple[int, int]]:
+        """Return (id, run) of every job a worker holds."""
+        return await self._patient.alone(workers.held, self._dialect, worker)
+
+    # Housekeeping
+
+    async def lease(
+        self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
+    ) -> bool:
+        """Try to become the worker that performs `duty` now; return whether that succeeded."""
+        return await self._runner.alone(workers.lease, self._dialect, duty, worker, ttl, every, now)
+
+    async def held_elsewhere(self, duty: str, worker: int, *, now: datetime | None = None) -> float:
+        """Return the seconds for which another worker holds a duty."""
+        return await self._runner.alone(workers.held_elsewhere, self._dialect, duty, worker, now)
+
+    async def rescue(
+        self, *, orphans: bool = True, now: datetime | None = None
+    ) -> list[tuple[int, int]]:
+        """Rescue the jobs of vanished workers."""
+        if self._rules.in_transaction:
+            if not await self._runner.alone(self._rules.is_anyone_gone(now)):
+                return []
+            run, rescue = self._patient.run, self._rules.rescue
+            return await self._history_of(lambda: run(applied, rescue, orphans, now), None)
+        runner = self._patient if orphans else self._insistent
+        return await self._history_of(
+            lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
+        )
+
+    async def prune(
+        self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
+    ) -> int:
+        """Delete a batch of finished jobs."""
+        if outcome is OutcomeKind.SUCCEEDED:
+            await self._patient.alone(results.expire, self._dialect.moment(now))
+        return await self._patient.run(
+            job_admin.prune, outcome, self._dialect.moment(now, -before), limit
+        )
+
+    async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
+        """Add up what has finished; count live jobs once all is added up."""
+        more = await self._patiently(self._rules.roll_up, keep, now)
+        if not more:
+            await self._patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
+        return more
+
+    async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
+        """Repair some leftovers; return how many, by a description."""
+        return await self._patient.run(leftovers.mend, self._dialect, now)
+
+    async def refresh_statistics(self) -> None:
+        """Update the query planner's statistics."""
+        await self._patient.run(self._dialect.refresh_statistics)
+
+    async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
+        """Record by which argument the jobs of each task are claimed fairly."""
+        if any(tasks.values()):
+            await self._insistent.run(fairness.declare, self._dialect, tasks)
+        else:
+            alone = self._runner.alone
+            await self._insistent.insist(lambda: alone(fairness.declare, self._dialect, tasks))
+
+    # Handlers, people and dashboards
+
+    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
+        """Open a transaction whose commit completes a job."""
+        finish, kind = self._finish, CompletingTransaction
+        if gives == "driver" and self.engines.lends_directly and not is_awaited(job):
+            kind = DirectTransaction
+        return kind(self.engines, job, attempt, finish, gives)
+
+    async def jobs(self, which: JobFilter) -> list[JobRecord]:
+        """List the jobs that match, newest first."""
+        return await self._runner.read(for_people(records.jobs), which)
+
+    async def job(self, id: int) -> JobRecord:
+        """Return one job with its attempts."""
+        return await self._runner.read(for_people(records.job), id)
+
+    async def counts(self) -> list[QueueCount]:
+        """Count jobs by queue and state."""
+        return await self._runner.read(for_people(records.counts))
+
+    async def workers(self) -> list[WorkerRecord]:
+        """List the registered workers."""
+        return await self._runner.read(for_people(records.workers))
+
+    async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Cancel live jobs."""
+        enqueue = self._intake.enqueue
+        return await self._history_of(
+            lambda: self._apart.order(
+                lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now),
+                which,
+            ),
+            None,
+        )
+
+    async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
+        """Make waiting jobs due now."""
+        moment = self._dialect.moment(now)
+        return await self._apart.order(
+            lambda conn, which: _run_and_wake(
+                conn, self._dialect, job_admin.run_now, which, moment
+            ),
+            which,
+        )
+
+    async def redrive(self, which: JobFilter) -> list[int]:
+        """Enqueue dead jobs again."""
+        return await self._insistent.run(job_admin.redrive, which, self._intake.enqueue)
+
+    async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
+        """Count waiting jobs of unknown tasks."""
+        return await self._runner.read(for_people(records.unserved_tasks), known)
+
+
+def _run_and_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:
+    """Run a body that makes jobs ready, and wake idle workers if it did."""
+    found = body(conn, *args)
+    if found != [] and found != set():
+        through(conn, dialect.rules.wake())
+    return found

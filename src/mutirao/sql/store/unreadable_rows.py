@@ -1,0 +1,65 @@
+"""The part of the SQL store by which a row is found of which every claim fails."""
+
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from datetime import datetime
+from typing import TypeVar
+
+from mutirao.errors import StoreRefused
+from mutirao.model.jobs.job import Claim, Lane
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.statements import stray_attempts, unreadable_rows
+from mutirao.sql.store.applying import Applying
+
+T = TypeVar("T")
+MAX_TRIES = 3  # of a claim, where limits call others first
+
+
+class SqlSifting(Applying):
+    """The part of `SqlStore` that implements `mutirao.ports.unreadable_rows`."""
+
+    _dialect: Dialect
+    _intake: SqlIntake
+    _whole: Callable[[list[Claim]], Awaitable[list[Claim]]]
+
+    async def due(
+        self, lanes: Sequence[Lane] | None, limit: int, *, now: datetime | None = None
+    ) -> list[int]:
+        """Return the ids of due jobs."""
+        return await self._runner.alone(unreadable_rows.due, self._dialect, lanes, limit, now)
+
+    async def claim_these(
+        self, worker: int, jobs: Collection[int], *, now: datetime | None = None
+    ) -> list[Claim]:
+        """Claim jobs by their ids: as by doorbells, which need not have been rung."""
+        claims: list[Claim] = []
+        for _ in range(MAX_TRIES):
+            runs = await self._runner.alone(unreadable_rows.waiting, self._dialect, list(jobs))
+            if not runs:
+                return []
+            claims = await self._apply(self._rules.answer, worker, runs, now)
+            if not getattr(claims, "again", False):
+                break
+        return await self._whole(claims)
+
+    async def disown(self, jobs: Collection[int] | None) -> set[int]:
+        """Delete attempts that no run has made."""
+        return await self._patient.run(stray_attempts.disown, self._dialect, jobs)
+
+    async def bury(
+        self, job: int, error_type: str, error: str, *, now: datetime | None = None
+    ) -> bool:
+        """End a waiting job as dead."""
+        how = unreadable_rows.Burial(self._dialect, self._intake.enqueue, error_type, error, now)
+        return await self._history_of(lambda: self._insistent.run(how.bury, job), [job])
+
+    async def _history_of(
+        self, write: Callable[[], Awaitable[T]], jobs: Collection[int] | None
+    ) -> T:
+        """Write history; once more, if what somebody wrote by hand stood in the way."""
+        try:
+            return await write()
+        except StoreRefused:
+            if not await self.disown(jobs):
+                raise
+        return await write()

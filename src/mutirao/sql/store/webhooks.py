@@ -1,0 +1,106 @@
+"""The part of the SQL store for endpoints and webhooks: `mutirao.ports.webhooks_api`."""
+
+from collections.abc import Collection, Sequence
+from datetime import datetime
+
+from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+from mutirao.model.webhooks.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
+from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.sql.connections.runner import for_people
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql.statements import endpoints, webhooks
+from mutirao.sql.store.applying import Applying
+from mutirao.sql.store.locking import Apart
+
+
+class SqlWebhooks(Applying):
+    """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
+
+    _apart: Apart
+    _dialect: Dialect
+    _intake: SqlIntake
+
+    async def put_endpoint(
+        self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
+    ) -> None:
+        """Create an endpoint, or change the one of that id."""
+        await self.put_endpoints([endpoint], keep_secrets=[endpoint.id] * keep_secret, now=now)
+
+    async def put_endpoints(
+        self,
+        asked: Sequence[Endpoint],
+        *,
+        keep_secrets: Collection[str] = (),
+        now: datetime | None = None,
+    ) -> None:
+        """Create endpoints, or change those of their ids."""
+        await self._apart.limits(
+            self._insistent, endpoints.put, self._dialect, asked, keep_secrets, now
+        )
+
+    async def rotate_secret(
+        self, id: str, secret: str, *, keep: float, now: datetime | None = None
+    ) -> bool:
+        """Give an endpoint another secret."""
+        told = (self._dialect, id, secret, keep, now)
+        return await self._insistent.run(endpoints.rotate, *told)
+
+    async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Remove an endpoint."""
+        return await self._apart.limits(self._patient, endpoints.remove, self._dialect, id, now)
+
+    async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Hold deliveries to an endpoint."""
+        return await self._apart.limits(self._insistent, endpoints.pause, self._dialect, id, now)
+
+    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+        """Let deliveries to an endpoint out."""
+        return await self._apart.limits(self._patient, webhooks.resume, self._dialect, id, now)
+
+    async def endpoints(self) -> list[EndpointRecord]:
+        """List the endpoints."""
+        return await self._runner.read(for_people(endpoints.listed))
+
+    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
+        """Return endpoints with their secrets."""
+        return await self._runner.read(endpoints.read, ids)
+
+    async def record_webhooks(
+        self,
+        attempts: Sequence[WebhookAttempt],
+        terms: BreakerTerms,
+        done: Sequence[Settlement] = (),
+        *,
+        now: datetime | None = None,
+    ) -> Recorded:
+        """Write what came of attempts; in a second transaction, what follows for breakers."""
+        if all(each.ok for each in attempts):
+            settled = await self._apply(self._rules.delivered, attempts, done, now)
+            if settled is not None:
+                return Recorded(False, settled)
+        told = (self._dialect, attempts, terms, now)
+        judged = await self._insistent.run(webhooks.record, *told)
+        if judged:
+            enqueue = self._intake.enqueue
+            rest = (self._dialect, enqueue, judged, terms, now)
+            await self._apart.limits(self._patient, webhooks.act, *rest)
+        return Recorded(bool(judged), set())
+
+    async def doubt_endpoint(self, id: str) -> None:
+        """Let few be sent at once to an endpoint that is silent."""
+        runner = self._insistent
+        await runner.insist(lambda: runner.alone(webhooks.doubt, id))
+
+    async def open_breakers(self, endpoint: str) -> list[BreakerName]:
+        """Return which breakers hold deliveries to an endpoint."""
+        return await self._runner.alone(webhooks.open_to, endpoint)
+
+    async def probe_webhooks(
+        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
+    ) -> bool:
+        """Let one delivery at a time through an open breaker."""
+        return await self._apart.limits(
+            self._insistent, webhooks.probe, self._dialect, name, at_once, now
+        )

@@ -1,0 +1,1 @@
+"""Code around jobs: middleware, hooks and factories."""

@@ -1,0 +1,1 @@
+"""What a handler takes and returns: annotations, parameters, conversion."""
