@@ -12,8 +12,7 @@ from sqlalchemy import Connection, delete, func, insert, select, text
 from benchmarks.figures import Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import PREFIX, Load, filling
-from mutirao.engine.identity import identity
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.errors import MutiraoError
 from mutirao.model.jobs.job import Claim, Job, Wake
 from mutirao.model.moments import EPOCH

@@ -26,7 +26,7 @@ from mutirao.model.webhooks.endpoints import (
     WEBHOOK_TASK,
 )
 from mutirao.sql.schema import tables
-from mutirao.sql.schema.endpoints import breaker, webhook_attempt
+from mutirao.sql.schema.tables import breaker, webhook_attempt
 from mutirao.webhooks import WebhookSettings, new_secret
 
 AT_ONCE = USUAL_CONCURRENCY  # to one endpoint

@@ -1,8 +1,43 @@
-"""The waits for a database that cannot be reached: longer each time, and randomised."""
+"""What every room needs of asyncio: waits with a limit, ends of tasks, growing pauses."""
 
+import asyncio
 import random
+from contextlib import suppress
 
 from mutirao.model.jobs.retry import grown
+
+
+async def first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
+    """Wait until one of several events is set, or so many seconds."""
+    waiting = [asyncio.create_task(event.wait()) for event in events]
+    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    for each in waiting:
+        each.cancel()
+
+
+async def wait_for(event: asyncio.Event, seconds: float) -> bool:
+    """Wait until an event is set, or so long; return whether it is."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(max(0.0, seconds)):
+            await event.wait()
+    return event.is_set()
+
+
+CANCEL_AGAIN_AFTER = 0.5  # seconds
+
+
+async def end_tasks(*tasks: asyncio.Task[None]) -> None:
+    """Cancel tasks and wait until they are over and their connections are closed.
+
+    Cancels repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
+    cancellation that arrives at the same moment as its result.
+    """
+    running = {task for task in tasks if not task.done()}
+    while running:
+        for task in running:
+            task.cancel()
+        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
+
 
 FIRST_WAIT, MAX_WAIT = 0.05, 5.0  # seconds
 

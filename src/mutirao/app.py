@@ -19,11 +19,11 @@ from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal, blocking
+from mutirao.client.results import Endings
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
-from mutirao.engine.endings import Endings
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.findings import Finding, Level

@@ -1,9 +1,11 @@
-"""The logger of the library, which never raises. What it logs of attempts is in `job_log`."""
+"""The logger of the library, which never raises and names the database of each record."""
 
 import logging
 import sys
 import traceback
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
 from typing import Any
 
 
@@ -58,3 +60,29 @@ log = Log(logging.getLogger("mutirao"))
 def _say_plainly(message: str, args: tuple[object, ...]) -> None:
     with suppress(Exception):  # there is nowhere left to write
         sys.stderr.write(f"mutirao: {message % args}\n(logging failed: {traceback.format_exc()})\n")
+
+
+_served: ContextVar[str | None] = ContextVar("mutirao_database", default=None)
+
+
+def serve(database: str) -> None:
+    """Name the database that this task, and all that it starts, is about."""
+    _served.set(database)
+
+
+def _name(record: logging.LogRecord) -> bool:
+    database = _served.get()
+    if database is not None:
+        record.database = database
+    return True
+
+
+@contextmanager
+def naming() -> Iterator[None]:
+    """Give the records of the library a field `database` in the block."""
+    logger, tell = logging.getLogger("mutirao"), lambda record: _name(record)
+    logger.addFilter(tell)
+    try:
+        yield
+    finally:
+        logger.removeFilter(tell)

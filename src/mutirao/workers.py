@@ -14,12 +14,11 @@ from mutirao.client.schedules import Schedules
 from mutirao.engine.brokers.carried import check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
 from mutirao.engine.workers.broker_queues import Carrying, refuse_to_begin, served_alone
-from mutirao.engine.workers.checks import check_tasks
+from mutirao.engine.workers.checks import check_tasks, refuse_patched
 from mutirao.engine.workers.combined import Together
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.engine.workers.fleet import Fleet, Serving
-from mutirao.engine.workers.patched import refuse_patched
 from mutirao.engine.workers.process import run
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError

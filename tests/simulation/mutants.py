@@ -18,9 +18,8 @@ from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.claiming.unreadable_rows import Sieve
 from mutirao.engine.dispatch import executor
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import Loops
+from mutirao.engine.loops import Loops, Trouble
 from mutirao.engine.settling.completer import Completer
-from mutirao.engine.trouble import Trouble
 from mutirao.model.jobs.job import Claim, Lane
 from mutirao.sql.drivers.steps import Asking
 from mutirao.sql.rules import uniqueness

@@ -17,7 +17,7 @@ from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Asking, Execute, command, drive
 from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
-from mutirao.sql.store.applying import applied
+from mutirao.sql.store.locking import applied
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
 from tests.simulation.world import BEGINNING

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mutirao.engine.claiming.lost_claims import Holdings
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from tests.simulation.fleet import patched
 from tests.simulation.world import World
 

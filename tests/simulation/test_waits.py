@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mutirao.engine.claiming.attention import MAX_EMPTY_CLAIMS, WINDOW_SECONDS
 from mutirao.engine.claiming.producer import NEW_LANES_AFTER
+from mutirao.engine.claiming.wakeups import MAX_EMPTY_CLAIMS, WINDOW_SECONDS
 from tests.simulation.waits import (
     BEFORE,
     RESTED,

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from mutirao.engine.loops import end_tasks
-from mutirao.engine.pulse import Pulse
+from mutirao.aio import end_tasks
+from mutirao.engine.loops import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.upgrades import Deploys, Herald
 from mutirao.errors import ConfigurationError

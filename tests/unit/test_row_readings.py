@@ -12,7 +12,7 @@ from mutirao.model import row_json
 from mutirao.model.jobs.graph_flags import flags_of
 from mutirao.model.limits.limits import MAX_VALUE, value_of
 from mutirao.model.row_json import UnreadableRow
-from mutirao.sql.schema.json_text import read_raw
+from mutirao.sql.schema.types import read_raw
 
 ROOM = Path(__file__).parents[2] / "src/mutirao"
 READERS = {"json.loads", "json.load", "msgspec.json.decode", "msgspec.convert"}
@@ -22,7 +22,7 @@ DIGITS = "9" * 5_000
 # Where something else is read, or the failure is the attempt's, and what keeps it so.
 MAY_READ = {
     "model/row_json.py": "the one reading",
-    "sql/schema/json_text.py": "the same, where values stay as they are written",
+    "sql/schema/types.py": "the same, where values stay as they are written",
     "tasks/signatures/conversion.py": "makes decoders for signatures",
     "tasks/topics/subscription_options.py": "what a caller gives",
     "tasks/validation.py": "what a caller gives",

@@ -27,7 +27,7 @@ from mutirao.errors import NothingToRedrive
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobRecord
 from mutirao.model.keys.uniqueness import PARKED
-from mutirao.tasks.change import ChangeTerms, change_of
+from mutirao.tasks.options import ChangeTerms, change_of
 
 _NOT_LISTED = ("result", "payload", "attempts")
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")

@@ -18,8 +18,7 @@ from mutirao.model.jobs.job import NewJob
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.ports import Store, Transport
 from mutirao.tasks.around.middleware import Enqueueing, EnqueueMiddleware
-from mutirao.tasks.connection import NOT_GIVEN, given
-from mutirao.tasks.handle import Handle, Results
+from mutirao.tasks.handle import NOT_GIVEN, Handle, Results, given
 from mutirao.tasks.validation import check_job
 
 

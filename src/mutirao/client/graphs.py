@@ -26,8 +26,7 @@ from mutirao.model.jobs.records import (
     checked_limit,
 )
 from mutirao.tasks.around.middleware import Enqueueing
-from mutirao.tasks.connection import NOT_GIVEN, given
-from mutirao.tasks.handle import Handle
+from mutirao.tasks.handle import NOT_GIVEN, Handle, given
 from mutirao.tasks.task import Task
 
 R = TypeVar("R")

@@ -20,8 +20,7 @@ from mutirao.model.jobs.records import (
     checked_id,
 )
 from mutirao.ports import Store
-from mutirao.tasks.change import ChangeTerms, change_of
-from mutirao.tasks.options import refuse_unknown
+from mutirao.tasks.options import ChangeTerms, change_of, refuse_unknown
 from mutirao.tasks.signatures.conversion import UNFIT, to_json
 from mutirao.tasks.task import Task
 

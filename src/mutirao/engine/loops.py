@@ -1,27 +1,227 @@
-"""The loops of a worker as one: started with a sign of life each, watched, and ended together."""
+"""Runs the loops of a worker: their signs of life, their retries after errors, their end.
+
+A loop gives a sign before it sleeps or calls the store. A loop that is silent for longer than its
+limit hangs in a call without a limit: only the worker itself can notice that, and end.
+
+An error that passes is waited out, for as long as it takes. An error that does not pass by itself
+is retried for a while, because somebody may be changing the schema; then a loop that the worker
+cannot do without ends, and the worker with it. A loop whose work other workers do as well continues
+forever.
+"""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Sequence
-from typing import Any
+from dataclasses import dataclass
+from logging import DEBUG, ERROR, WARNING
+from math import inf
+from time import monotonic
+from typing import Any, Literal
 
-from mutirao.engine.pulse import Health, Pulse
+from mutirao.aio import Backoff, end_tasks, wait_for
+from mutirao.errors import (
+    SchemaError,
+    StoreGone,
+    StoreUnavailable,
+    TransportError,
+    TransportUnavailable,
+)
+from mutirao.log import log
+from mutirao.ports import Store
+from mutirao.ports.transport import is_for_people
 
-CANCEL_AGAIN_AFTER = 0.5  # seconds
+MAX_REST = 5.0  # seconds that a loop may sleep without a sign; longer sleeps are split
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """The health of a worker.
+
+    Parameters:
+        alive: whether it works: it was started, has not ended, and all of its loops run.
+        reason: why it does not work, in a sentence; None while it does.
+        ages: for each loop, the seconds since its last turn.
+        stuck: the number of slots lost to handlers that the worker has given up.
+        hears: whether wake-ups reach it, of the database or of a hub; False: it polls until they
+            do again; None: it only polls, or does not work.
+        unmended: what a broker refuses until somebody mends it, one sentence each, such as a queue
+            that is not declared; the rest of the worker works.
+    """
+
+    alive: bool
+    reason: str | None
+    ages: dict[str, float]
+    stuck: int = 0
+    hears: bool | None = None
+    unmended: tuple[str, ...] = ()
+
+
+class Pulse:
+    """The sign of life of one loop. `limit`: the seconds that a turn may take.
+
+    A turn is the time between two signs. May be read from any thread.
+    """
+
+    __slots__ = ("_due", "_limit", "_turned_at", "name")
+
+    def __init__(self, name: str, limit: float) -> None:
+        self.name, self._limit = name, limit
+        self.turn()
+
+    def turn(self) -> None:
+        """Give a sign of life: the next one must come within the limit."""
+        self._turned_at = monotonic()
+        self._due = self._turned_at + self._limit
+
+    async def rest(self, seconds: float, stopping: asyncio.Event | None = None) -> None:
+        """Sleep for `seconds`, or until the loop is to end; give signs of life meanwhile."""
+        stopping = stopping or asyncio.Event()
+        end = monotonic() + seconds
+        while not stopping.is_set() and (left := end - monotonic()) > 0:
+            await wait_for(stopping, min(left, MAX_REST))
+            self.turn()
+
+    async def until(self, event: asyncio.Event) -> None:
+        """Wait until an event is set, giving signs of life meanwhile."""
+        while not event.is_set():
+            await wait_for(event, MAX_REST)
+            self.turn()
+
+    def age(self) -> float:
+        """Return the seconds since the last turn."""
+        return monotonic() - self._turned_at
+
+    def hangs(self) -> bool:
+        """Return whether the next turn is overdue."""
+        return monotonic() > self._due
+
+
+Once = Literal["outage", "text"]
+MOST_TEXTS = 20  # of an outage that are warnings
+REPEAT_EVERY = 60.0  # seconds after which what people have to mend is an error again
+
+
+class Trouble:
+    """The errors of one loop.
+
+    Parameters:
+        what: what fails, such as "cannot claim".
+        back: the log message when it succeeds again, such as "claiming again".
+        longest: the longest wait between two tries, in seconds.
+        patience: seconds after which an error that does not pass is raised; None: never.
+        who: what is away meanwhile, for the log; None: a success does not tell that it is back.
+        once: which of several failures is a warning: the first one of an outage, or the first one
+            of each text; None: all of them.
+
+    What people have to mend is an error, again each minute: what a broker refuses until then, or,
+    with a traceback, what the database does. `unmended` says what the former is, while it is the
+    last thing that was met.
+    """
+
+    def __init__(
+        self,
+        what: str,
+        back: str,
+        longest: float,
+        patience: float | None = None,
+        *,
+        who: str | None = "database",
+        once: Once | None = None,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._what, self._back, self._patience = what, back, patience
+        self._who, self._once = who, once
+        self._backoff = Backoff(longest)
+        self._told: dict[str, float] = {}  # what failures of this outage have said, and when
+        self._clock = clock
+        self.unmended: str | None = None
+        self._since: float | None = None  # since when all errors were ones that do not pass
+
+    @property
+    def failing(self) -> bool:
+        """Whether there was an error, and no success since."""
+        return self._backoff.failing
+
+    def over(self) -> None:
+        """Record a success, and log it after errors."""
+        if self.forget():
+            who = "" if self._who is None else f"the {self._who} is back; "
+            log.warning("%s%s", who, self._back)
+
+    def forget(self) -> bool:
+        """Record a success; return whether there had been errors."""
+        self._since = self.unmended = None
+        self._told.clear()
+        return self._backoff.reset()
+
+    def met(self, error: Exception) -> float:
+        """Log an error, and return the seconds to wait before the next try.
+
+        Raises:
+            Exception: the error, if it does not pass.
+        """
+        if isinstance(error, StoreGone | SchemaError):
+            raise error
+        broken = is_for_people(error)
+        passes = isinstance(error, StoreUnavailable | TransportUnavailable)
+        self.unmended = f"{self._what}: {error}" if broken else None
+        told = self._was_told(str(error), REPEAT_EVERY if broken else inf)
+        level = DEBUG if told else WARNING if passes and not broken else ERROR
+        wait = self._backoff.next()
+        if passes or isinstance(error, TransportError):  # a broker's: people mend it
+            self._since = None
+            then = "trying again" if self._once else f"again in {wait:.1f} s"
+            log.say(level, "%s: %s; %s", self._what, error, then)
+            return wait
+        self._lose_patience(error)
+        level = DEBUG if self._was_lately(str(error), REPEAT_EVERY) else ERROR
+        log.say(level, "%s; again in %.1f s", self._what, wait, exc_info=error)
+        return wait
+
+    def _was_told(self, text: str, again_after: float) -> bool:
+        """Return whether an outage has had such a failure lately; remember this one."""
+        if self._once is None:
+            return False
+        return self._was_lately(text if self._once == "text" else "", again_after)
+
+    def _was_lately(self, what: str, again_after: float) -> bool:
+        now, before = self._clock(), self._told.get(what)
+        if before is None and len(self._told) == MOST_TEXTS:
+            return True
+        if before is not None and now - before < again_after:
+            return True
+        self._told[what] = now
+        return False
+
+    def _lose_patience(self, error: Exception) -> None:
+        now = monotonic()
+        if self._since is None:
+            self._since = now
+        elif self._patience is not None and now - self._since > self._patience:
+            raise error
+
+
+OPTIONAL_WRITES_LIMIT = 1.0  # seconds to write what is not essential, however short the grace is
+
+
+async def within(
+    store: Store, seconds: float, what: str, step: Coroutine[Any, Any, object]
+) -> bool:
+    """Run a step of stopping without delaying the others; return whether it succeeded."""
+    task = asyncio.create_task(step)
+    if not (await asyncio.wait((task,), timeout=seconds))[0]:
+        store.cut()
+        await asyncio.wait((task,), timeout=OPTIONAL_WRITES_LIMIT)
+    if not task.done():
+        task.cancel()
+        log.warning("could not %s within %g s", what, seconds)
+        return False
+    if task.cancelled() or (error := task.exception()) is not None:
+        log.warning("could not %s: %s", what, "cancelled" if task.cancelled() else error)
+        return False
+    return True
+
 
 OnFailed = Callable[[str, BaseException], None]
-
-
-async def end_tasks(*tasks: asyncio.Task[None]) -> None:
-    """Cancel tasks and wait until they are over and their connections are closed.
-
-    Cancels repeatedly: before Python 3.12 `asyncio.wait_for`, which drivers use, loses a
-    cancellation that arrives at the same moment as its result.
-    """
-    running = {task for task in tasks if not task.done()}
-    while running:
-        for task in running:
-            task.cancel()
-        _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
 
 
 class Loops:

@@ -1,19 +1,23 @@
-"""A worker's settings, with the reasons for their defaults."""
+"""A worker's settings with the reasons for their defaults, and what it registers."""
 
+import os
+import socket
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Any, Self, TypedDict, get_args
+from typing import Any, Literal, Self, TypedDict, get_args
 
 from mutirao.aio import MAX_WAIT
-from mutirao.engine.dispatch.attempt_log import JobLogMode
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.deploys import Served, is_version
-from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, OutcomeKind
+from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, NewWorker, OutcomeKind
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text
+
+JobLogMode = Literal["all", "auto", "failures"]
+
 
 DAY = timedelta(days=1)
 MAX_SLOTS = 100_000
@@ -326,3 +330,24 @@ def _at_least(name: str, value: float, least: float) -> None:
 def _above_zero(name: str, value: float) -> None:
     if value <= 0:
         raise ConfigurationError(f"{name} is {value} seconds; give more than 0")
+
+
+def identity(settings: WorkerSettings, version: str) -> NewWorker:
+    """Return the facts of a worker in this process."""
+    host, pid = socket.gethostname(), os.getpid()
+    return NewWorker(
+        name=worker_name(),
+        host=host,
+        pid=pid,
+        queues=settings.queues,
+        exclude_queues=settings.exclude_queues or (),
+        tasks=settings.tasks,
+        concurrency=settings.concurrency,
+        version=version,
+        app_version=settings.app_version,
+    )
+
+
+def worker_name() -> str:
+    """Return the name of a worker in this process, for people."""
+    return f"{socket.gethostname()}:{os.getpid()}"

@@ -12,8 +12,7 @@ from mutirao.federation.delivering import ActivityDelivery
 from mutirao.model.federation.activities import PUBLIC_NAMES, host_of, key_of, subject_of
 from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.jobs.retry import Dead
-from mutirao.tasks.connection import NOT_GIVEN
-from mutirao.tasks.handle import Handle
+from mutirao.tasks.handle import NOT_GIVEN, Handle
 from mutirao.tasks.task import Task
 
 MOST_SHOWN = 10  # inboxes that are left out, in a result

@@ -8,9 +8,8 @@ from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.limits.limits import Limit
 from mutirao.model.schedules.schedule import Terms
 from mutirao.tasks.around.hooks import Surroundings
-from mutirao.tasks.connection import NOT_GIVEN
 from mutirao.tasks.defaults import Defaults
-from mutirao.tasks.handle import Handle
+from mutirao.tasks.handle import NOT_GIVEN, Handle
 from mutirao.tasks.options import several_limits
 from mutirao.tasks.registration import TopicRegistry
 from mutirao.tasks.schedule_declarations import Declarations, Declaring

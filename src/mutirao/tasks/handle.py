@@ -1,11 +1,91 @@
-"""The handle of an enqueued job, for its caller."""
+"""The handle of an enqueued job, the conversion of results, and the check of `conn=`.
+
+Nothing is stored unless it was requested: by a task with `keep_result`, or by a later step.
+"""
 
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, TypeVar, overload
+from datetime import timedelta
+from enum import Enum
+from math import inf
+from typing import Any, Final, Generic, Protocol, TypeVar, overload
 
-from mutirao.errors import WrongState
+from mutirao.errors import InvalidResult, InvalidTask, UnsupportedConnection, WrongState
+from mutirao.model.jobs.job import KeptResult
+from mutirao.model.jobs.retry import MAX_WAIT, seconds
 from mutirao.model.keys.uniqueness import NOTHING_WRITTEN, How
+from mutirao.tasks.signatures.conversion import UNFIT, to_json
+
+
+class _NotGiven(Enum):
+    NOT_GIVEN = "not given"
+
+    def __repr__(self) -> str:
+        return "<not given>"
+
+
+NOT_GIVEN: Final = _NotGiven.NOT_GIVEN
+
+
+def given(conn: object) -> object | None:
+    """Return the connection that a call was given, or None if `conn=` was left out.
+
+    Raises:
+        UnsupportedConnection: `conn=None` was given. The job would be written in a transaction of
+            its own, although the caller believes it to be in theirs.
+    """
+    if conn is NOT_GIVEN:
+        return None
+    if conn is None:
+        raise UnsupportedConnection(
+            "conn= is None; give the connection or session whose transaction the job joins, or"
+            " leave conn= out to enqueue in a transaction of its own. (In Django, give"
+            " connections[alias] itself: its .connection is None before the first query.)"
+        )
+    return conn
+
+
+MAX_RESULT = 1 << 20  # bytes of JSON
+
+
+def kept_result(task: str, value: Any, keep_for: float) -> KeptResult:
+    """Return the stored form of a result, for `keep_for` seconds (inf: as long as the history).
+
+    Raises:
+        InvalidResult: JSON cannot represent it, or it is too large.
+    """
+    try:
+        text = to_json(value)
+    except UNFIT as unfit:
+        raise InvalidResult(
+            f"the result of task {task!r} is kept, and cannot be written as JSON: {unfit}; return"
+            " plain data, such as an id"
+        ) from None
+    size = len(text.encode())
+    if size > MAX_RESULT:
+        raise InvalidResult(
+            f"the result of task {task!r} takes too many bytes of JSON; at most {MAX_RESULT:,} are"
+            f" kept. Store the data and return its key\nit takes {size:,} bytes"
+        )
+    return KeptResult(text, None if keep_for == inf else keep_for)
+
+
+def keeping(given: bool | float | timedelta) -> float | None:
+    """Return the seconds that `keep_result` requests: None for False, inf for True.
+
+    Raises:
+        InvalidTask: it is neither a bool nor a valid duration.
+    """
+    if isinstance(given, bool):
+        return inf if given else None
+    number = isinstance(given, int | float | timedelta)
+    if not number or not 0 < seconds(given) <= MAX_WAIT:
+        raise InvalidTask(
+            f"keep_result is {given!r}; give True (as long as the job's history), or more than 0"
+            " seconds, as a number or a timedelta"
+        )
+    return seconds(given)
+
 
 R = TypeVar("R", covariant=True)
 V = TypeVar("V")

@@ -22,13 +22,11 @@ from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.model.limits.limits import Whose
 from mutirao.tasks.around.hooks import Inside, Surroundings
-from mutirao.tasks.connection import NOT_GIVEN, given
 from mutirao.tasks.defaults import AttemptTerms, Defaults
-from mutirao.tasks.handle import Handle
+from mutirao.tasks.handle import NOT_GIVEN, Handle, given, kept_result
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.other_libraries import OtherWords
 from mutirao.tasks.probing import Probed
-from mutirao.tasks.results import kept_result
 from mutirao.tasks.signatures.signature import Signature
 
 P = ParamSpec("P")

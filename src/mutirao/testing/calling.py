@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from mutirao.engine.calls.threads import ThreadCall, Threads, perform
-from mutirao.engine.duties.pausing import Pauser
+from mutirao.engine.duties.schedules import Pauser
 from mutirao.testing.memory import at_once
 
 R = TypeVar("R")

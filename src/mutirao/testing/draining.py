@@ -13,16 +13,15 @@ from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.duties.pausing import Pauser
-from mutirao.engine.identity import identity
-from mutirao.engine.pulse import Pulse
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.duties.schedules import Pauser
+from mutirao.engine.loops import Pulse
+from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
 from mutirao.errors import WrongState
 from mutirao.model.jobs.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
 from mutirao.sql.drivers.borrowing import Borrowed
-from mutirao.tasks.connection import NOT_GIVEN, given
+from mutirao.tasks.handle import NOT_GIVEN, given
 from mutirao.tasks.registration import subscriptions_of
 from mutirao.tasks.task import check_each
 from mutirao.testing.borrowing import BorrowingStore

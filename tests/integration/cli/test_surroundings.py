@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.engine.workers.patched import refuse_patched
+from mutirao.engine.workers.checks import refuse_patched
 from mutirao.errors import ConfigurationError
 from tests.integration.cli.conftest import Shell, make_shop
 from tests.support.waiting import wait_until

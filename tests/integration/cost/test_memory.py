@@ -21,7 +21,7 @@ from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.completer import Completer
 from mutirao.model.jobs.job import Claim

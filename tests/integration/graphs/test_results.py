@@ -23,13 +23,13 @@ from mutirao import (
     ResultMissing,
     ResultTimeout,
 )
-from mutirao.engine import endings
+from mutirao.client import results as endings
 from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.errors import InvalidResult, InvalidTask, UnknownJob, WrongState
 from mutirao.model.jobs.job import Wake
 from mutirao.model.jobs.records import Progress
-from mutirao.tasks.results import MAX_RESULT
+from mutirao.tasks.handle import MAX_RESULT
 from mutirao.testing import MemoryStore, drain
 from tests.integration.graphs import shop
 from tests.integration.worker.kit import ended, never_polling

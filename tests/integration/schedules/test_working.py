@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao
 from mutirao.engine.duties.schedules import Scheduler
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts

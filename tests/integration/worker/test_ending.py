@@ -12,7 +12,7 @@ from sqlalchemy import create_engine, update
 
 from mutirao import Job, JobState, Mutirao, Retry
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
-from mutirao.engine.pulse import Health
+from mutirao.engine.loops import Health
 from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import WorkerFailed, WorkerStuck
 from mutirao.model.jobs import lost_workers

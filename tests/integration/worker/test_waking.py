@@ -15,7 +15,7 @@ from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
 from mutirao.engine.claiming import producer
-from mutirao.engine.claiming.attention import WINDOW_SECONDS
+from mutirao.engine.claiming.wakeups import WINDOW_SECONDS
 from mutirao.errors import NothingToRedrive, StoreUnavailable
 from mutirao.model.jobs.job import LaneHead, Wake
 from mutirao.ports import Notifier

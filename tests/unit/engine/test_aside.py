@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 
+from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.settling.one_by_one import Aside, Finished
+from mutirao.engine.settling.one_by_one import Aside
 from mutirao.errors import StoreRefused
 from mutirao.model.jobs.outcome import SUCCEEDED
 from mutirao.testing import MemoryStore

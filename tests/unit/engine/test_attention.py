@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutirao.engine.claiming.attention import (
+from mutirao.engine.claiming.wakeups import (
     BUSY_JOBS_PER_WINDOW,
     CALM_JOBS_PER_WINDOW,
     LONGEST_PAUSE,

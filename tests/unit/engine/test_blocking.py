@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from mutirao.engine.liveness.blocking import LoopWatch
-from mutirao.engine.liveness.heart import Heart
+from mutirao.engine.liveness.heartbeat import Heart
+from mutirao.engine.liveness.watchdog import LoopWatch
 from mutirao.errors import WorkerStuck
 from tests.support.waiting import DEADLINE, until
 

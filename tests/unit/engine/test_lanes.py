@@ -10,12 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutirao.engine.claiming.lanes import (
+    FEW_LANES,
     LIVELY_SECONDS,
     MAX_DUE_TIMES_PER_LANE,
     MOST_LANES,
     LaneBook,
+    told,
 )
-from mutirao.engine.claiming.slow import FEW_LANES, told
 from mutirao.errors import StoreBusy
 from mutirao.model.jobs.job import Claim, Lane, LaneHead, Wake
 from mutirao.model.moments import BEFORE_ALL_JOBS

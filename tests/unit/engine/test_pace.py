@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutirao.engine.dispatch.pace import Pace
+from mutirao.engine.dispatch.slots import Pace
 
 
 def test_before_anything_is_known_one_job_a_slot_is_held_ready() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from mutirao import Job
 from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.errors import InvalidProgress
 from mutirao.testing import MemoryStore
 

@@ -8,7 +8,7 @@ import pytest
 
 from mutirao.engine.brokers import relay
 from mutirao.engine.brokers.relay import Relay
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.engine.settings import WorkerSettings
 
 

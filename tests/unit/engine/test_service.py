@@ -9,8 +9,7 @@ import sys
 from types import FrameType
 from typing import Any
 
-from mutirao.engine.workers.alarm import Alarm
-from mutirao.engine.workers.process import _signals
+from mutirao.engine.workers.process import Alarm, _signals
 
 
 class SecondSignal:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mutirao.engine.calls.stalling import StallWatch
+from mutirao.engine.calls.attempt import StallWatch
 
 
 async def test_signs_put_the_end_off() -> None:

@@ -14,7 +14,7 @@ from mutirao import Job, JobState, Mutirao
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.dispatch.pace import Pace
+from mutirao.engine.dispatch.slots import Pace
 from mutirao.model.jobs.job import Claim
 from mutirao.testing.memory import MemoryStore
 from tests.support.waiting import until

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from mutirao.engine.trouble import MOST_TEXTS, Once, Trouble
+from mutirao.engine.loops import MOST_TEXTS, Once, Trouble
 from mutirao.errors import StoreUnavailable, TransportDenied, TransportError, TransportUnavailable
 
 

@@ -8,7 +8,7 @@ from psycopg import errors
 from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.limits.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
-from mutirao.sql.dialects.postgresql.claim import ClaimRequest
+from mutirao.sql.dialects.postgresql.limits import ClaimRequest
 from mutirao.sql.drivers.steps import Asking, Autocommits, Row
 from mutirao.testing.conformance.kit import LONG_AGO, NOW, lane
 

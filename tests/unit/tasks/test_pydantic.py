@@ -33,7 +33,7 @@ from pydantic.alias_generators import to_camel
 
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.tasks.around.factories import Factories
-from mutirao.tasks.results import kept_result
+from mutirao.tasks.handle import kept_result
 from mutirao.tasks.signatures.signature import Signature
 
 T = TypeVar("T")

@@ -13,8 +13,7 @@ from mutirao.cli.terms import options_of
 from mutirao.model.jobs.job import Claim, NewJob
 from mutirao.sql.enqueue.job_columns import FACTS
 from mutirao.sql.schema.tables import job, live
-from mutirao.tasks.change import ChangeTerms
-from mutirao.tasks.options import CallTerms, Duration, KeyTerms
+from mutirao.tasks.options import CallTerms, ChangeTerms, Duration, KeyTerms
 
 
 @pytest.mark.parametrize(

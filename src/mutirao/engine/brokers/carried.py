@@ -5,13 +5,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, 
 from functools import partial
 from typing import Any
 
-from mutirao.engine.brokers.backlog import Backlog
 from mutirao.engine.brokers.comparison import comparisons
 from mutirao.engine.brokers.doorbells import Doorbells
-from mutirao.engine.brokers.relay import Relay, duty_of
+from mutirao.engine.brokers.relay import Backlog, Relay, duty_of
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell

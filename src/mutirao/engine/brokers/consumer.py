@@ -1,4 +1,4 @@
-"""The jobs of one queue of a broker, for one worker: received, run, settled.
+"""Consumes one queue of a broker: receives, runs and settles its jobs.
 
 A delivery becomes a claim, and takes the way of every claim: slots, executor, outcome. It is
 received only when there is room, and held back by nothing but the prefetch.
@@ -13,12 +13,10 @@ from itertools import count
 from time import monotonic
 from typing import Protocol
 
-from mutirao.aio import Backoff
+from mutirao.aio import Backoff, wait_for
 from mutirao.engine.brokers.decoding import Expired, Reader, Undecodable
-from mutirao.engine.brokers.late import Late, Write
-from mutirao.engine.brokers.receiving import fitting_prefetch, received, wait_for_room
 from mutirao.engine.brokers.redelivered import Suspects
-from mutirao.engine.brokers.settling import Key, Returns
+from mutirao.engine.brokers.settling import Key, Late, Returns, Write
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
 from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
@@ -26,9 +24,8 @@ from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
 from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message
@@ -38,6 +35,41 @@ from mutirao.ports import Consumer
 from mutirao.ports.events import published, teller_of
 from mutirao.ports.transport import OnLost, is_for_people
 from mutirao.tasks import job_messages
+
+
+def fitting_prefetch(most: int, least: int) -> int:
+    """Return the prefetch for up to `most` deliveries: more of short jobs, fewer of long ones.
+
+    A power of two, so that it does not change with every job. At least one for each slot: whoever
+    has few of them may get more.
+    """
+    return least if most <= least else 1 << most.bit_length()
+
+
+async def received(
+    consumer: Consumer, most: int, seconds: float, stopping: asyncio.Event
+) -> list[Delivery]:
+    """Wait for deliveries for a while, or until stopped; cancelling loses none."""
+    receiving = asyncio.ensure_future(consumer.receive(most))
+    stopped = asyncio.ensure_future(stopping.wait())
+    try:
+        await asyncio.wait(
+            (receiving, stopped), timeout=seconds, return_when=asyncio.FIRST_COMPLETED
+        )
+    finally:
+        stopped.cancel()
+        receiving.cancel()
+    with suppress(asyncio.CancelledError):
+        return await receiving
+    return []
+
+
+async def wait_for_room(dispatcher: Dispatcher, stopping: asyncio.Event) -> None:
+    """Wait for a change of what the slots want, for a while."""
+    dispatcher.changed.clear()
+    if not dispatcher.wanted() and not stopping.is_set():
+        await wait_for(dispatcher.changed, min(MAX_REST, dispatcher.patience()))
+
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
 RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count them up to a limit

@@ -12,13 +12,12 @@ from dataclasses import replace
 from datetime import datetime
 from time import monotonic
 
-from mutirao.engine.brokers.receiving import fitting_prefetch, received, wait_for_room
+from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for_room
 from mutirao.engine.calls import outcomes
 from mutirao.engine.dispatch.attempt_events import tell_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, doorbells_of
 from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message, Settling

@@ -18,10 +18,9 @@ from time import monotonic
 from typing import Any
 from uuid import uuid4
 
+from mutirao.aio import end_tasks, wait_for
 from mutirao.engine.brokers.redelivered import CUT_LATELY
 from mutirao.engine.brokers.schedule_phases import Loop, end_timer, forget, message_of, settled
-from mutirao.engine.loops import end_tasks
-from mutirao.engine.pulse import wait_for
 from mutirao.errors import DeliveryLost, TransportError
 from mutirao.log import log
 from mutirao.model.brokers.message import Bury, Delivery, Message, Settling

@@ -1,16 +1,86 @@
-"""One running attempt, and what can happen to it while its handler runs."""
+"""One running attempt, its stall watchdog, and where it goes when it has ended.
+
+One timer for each such attempt, and none for others. A sign costs the writing of a number: it is
+compared when the timer is due, and the timer is set for the rest.
+"""
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextvars import Context
 from time import monotonic
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from mutirao.engine.calls.stalling import StallWatch
-from mutirao.model.jobs.job import Claim, Gives, Job, Transaction, Wake
+from mutirao.model.jobs.job import Claim, Gives, Job, NewJob, Transaction, Wake
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.jobs.states import OutcomeKind
+
+
+class StallWatch:
+    """The watch over the signs of life of one attempt.
+
+    Parameters:
+        seconds: how long it may be silent.
+        stalled: called, in the event loop, once it has been silent for longer.
+        lead: seconds that may pass before its handler begins.
+        clock: the monotonic time, in seconds.
+    """
+
+    __slots__ = ("_clock", "_due", "_loop", "_seconds", "_stalled", "_timer")
+
+    def __init__(
+        self,
+        seconds: float,
+        stalled: Callable[[], None],
+        lead: float = 0.0,
+        clock: Callable[[], float] = monotonic,
+    ) -> None:
+        self._seconds, self._stalled, self._clock = seconds, stalled, clock
+        self._loop = asyncio.get_running_loop()
+        self._due = clock() + seconds + lead
+        self._timer = self._loop.call_later(seconds + lead, self.look)
+
+    @property
+    def due(self) -> float:
+        """When the next sign of life is due, by the clock. From any thread."""
+        return self._due
+
+    def sign(self) -> None:
+        """Note a sign of life. From any thread."""
+        self._due = self._clock() + self._seconds
+
+    def begin(self) -> None:
+        """Start to count now: the handler has only just been called."""
+        if not self._timer.cancelled():
+            self.sign()
+            self._again()
+
+    def look(self) -> None:
+        """Tell that the attempt stalls, if it does; look again when it may, otherwise."""
+        if self._clock() >= self._due:
+            self._stalled()
+        else:
+            self._again()
+
+    def stop(self) -> None:
+        """Watch no more."""
+        self._timer.cancel()
+
+    def _again(self) -> None:
+        self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.0, self._due - self._clock()), self.look)
+
+
+class Finished(NamedTuple):
+    """An attempt that has ended; the times are monotonic seconds."""
+
+    claim: Claim
+    outcome: Outcome
+    started: float
+    finished: float
+    follow_up: NewJob | None
+    linked: bool = False
+
 
 Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
 
@@ -121,3 +191,24 @@ def started_task(
     if sys.version_info >= (3, 12):
         return asyncio.Task(attempt, loop=loop, eager_start=True, context=context)
     return loop.create_task(attempt, context=context)
+
+
+class Settler(Protocol):
+    """Takes attempts that have ended, and settles them in the background."""
+
+    @property
+    def unsettled(self) -> int:
+        """The number of attempts that have ended and are not settled yet."""
+        ...
+
+    def pending(self) -> set[tuple[int, int]]:
+        """Return (id, run) of those."""
+        ...
+
+    def add(self, finished: Finished) -> None:
+        """Take an attempt that has ended."""
+        ...
+
+    def tell_woken(self, woken: Iterable[Wake]) -> None:
+        """Report that other jobs may be due in these lanes."""
+        ...

@@ -8,7 +8,8 @@ from contextlib import suppress
 from threading import Lock
 from typing import NamedTuple
 
-from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.aio import wait_for
+from mutirao.engine.loops import MAX_REST, Pulse
 from mutirao.errors import StoreError, StoreRefused
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim

@@ -1,16 +1,17 @@
-"""The lanes of a worker, as it remembers them: where each begins, and when it is due next.
+"""Remembers a worker's lanes: where each begins, and when it is due next.
 
 The lower bounds keep claims off the dead index entries that accumulate at the front of a lane while
 a snapshot is held open. They are only memory: reading the heads again corrects them.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Iterable, Sequence, Set, Sized
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import groupby
 from math import inf
 
+from mutirao.errors import StoreBusy
 from mutirao.model.jobs.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.limits.fairness import is_fair, queue_of
 from mutirao.model.moments import BEFORE_ALL_JOBS
@@ -206,3 +207,28 @@ def _beginning(lanes: list[Lane], queue: str) -> list[Lane]:
     """Return lanes in order of their queues, from this queue on, and then the others."""
     start = bisect_left(lanes, queue, key=lambda lane: lane.queue)
     return lanes[start:] + lanes[:start]
+
+
+FEW_LANES = 1_000
+
+
+class told:  # noqa: N801 (used like `contextlib.suppress`)
+    """Add the number of lanes to a StoreBusy of the block, where they are many; it goes on.
+
+    May be entered again, and is no generator: an idle worker enters it between a wake-up and its
+    claim.
+    """
+
+    __slots__ = ("_lanes",)
+
+    def __init__(self, lanes: Sized) -> None:
+        self._lanes = lanes
+
+    def __enter__(self) -> None:
+        """Begin the block."""
+
+    def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
+        """Change the error of the block, if it is one."""
+        if isinstance(error, StoreBusy) and len(self._lanes) > FEW_LANES:
+            number = len(self._lanes)
+            error.args = (f"{error}; jobs wait in {number:,} lanes: see `mutirao doctor`",)

@@ -11,9 +11,9 @@ from math import inf
 from time import monotonic
 from typing import NamedTuple
 
+from mutirao.aio import wait_for
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
-from mutirao.engine.trouble import Trouble
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.errors import WorkerGone
 from mutirao.log import log
 from mutirao.ports import Store

@@ -1,4 +1,4 @@
-"""The claiming of jobs for one worker: due jobs while there is room; otherwise it sleeps.
+"""Claims due jobs for one worker while it has room; otherwise sleeps until one is due.
 
 It sleeps until the earliest known job is due, a wake-up, or the poll interval, whichever comes
 first. It requests notifications only while it sleeps: NOTIFY makes all commits of a database queue
@@ -10,19 +10,17 @@ from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
+from typing import Protocol
 
-from mutirao.engine.claiming.attention import Attention, Look
-from mutirao.engine.claiming.lanes import LaneBook
+from mutirao.aio import wait_for
+from mutirao.engine.claiming.lanes import LaneBook, told
 from mutirao.engine.claiming.lost_claims import Holdings, Runs
-from mutirao.engine.claiming.relaying import NO_RELAY, Relaying
-from mutirao.engine.claiming.slow import told
 from mutirao.engine.claiming.unreadable_rows import Sieve, passes
 from mutirao.engine.claiming.unrunnable import Unfit
-from mutirao.engine.claiming.wakeups import Hearing
+from mutirao.engine.claiming.wakeups import Attention, Hearing, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.pulse import MAX_REST, Pulse, wait_for
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import Claim, Lane, Wake
@@ -30,6 +28,28 @@ from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.limits.fairness import lanes_of, queue_of
 from mutirao.model.limits.limits import Claimed
 from mutirao.ports import Notifier, Store
+
+
+class Relaying(Protocol):
+    """What a relay is told; see `mutirao.engine.brokers.relay`."""
+
+    def wake(self) -> None:
+        """Look for due jobs now."""
+
+    def expect(self, due_at: float) -> None:
+        """Look when a job is due, in monotonic seconds."""
+
+
+class _NoRelay:
+    def wake(self) -> None:
+        """Do nothing."""
+
+    def expect(self, due_at: float) -> None:
+        """Do nothing."""
+
+
+NO_RELAY: Relaying = _NoRelay()
+
 
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %

@@ -4,7 +4,7 @@ A claim takes many jobs at once, so that one row that nobody can read would hold
 worker whose claims fail more than a few times, for whatever reason that does not pass, claims what
 is due in parts: a part that fails is halved, until the row stands alone. It is buried where the
 claim of another job succeeds at that time: where none does, the reason may be in the database or
-in the code, and the worker ends in the end, as `mutirao.engine.trouble` says. ADR 80 says more.
+in the code, and the worker ends in the end, as `mutirao.engine.loops` says. ADR 80 says more.
 """
 
 from collections import deque

@@ -10,9 +10,8 @@ from typing import Any
 
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.dispatch.attempt_log import JobLog
-from mutirao.engine.identity import worker_name
-from mutirao.engine.pulse import Pulse
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.loops import Pulse
+from mutirao.engine.settings import WorkerSettings, worker_name
 from mutirao.model.brokers.message import Bury, Message
 from mutirao.model.jobs.events import EventKind, JobEvent
 from mutirao.model.jobs.job import Claim, OutcomeKind

@@ -13,15 +13,15 @@ import logging
 from math import inf
 from time import monotonic
 from traceback import format_exception
-from typing import Any, Literal
+from typing import Any
 
+from mutirao.engine.settings import JobLogMode
 from mutirao.errors import JobDied
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.retry import Dead
 
-JobLogMode = Literal["all", "auto", "failures"]
 MAX_SUCCESS_LINES_PER_SECOND = 20  # of jobs that succeeded; others are added up
 SUMMARY_PERIOD = 1.0  # seconds that a summary is about
 MAX_TASKS_PER_SUMMARY = 5

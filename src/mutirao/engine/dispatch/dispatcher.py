@@ -8,17 +8,13 @@ from math import inf
 from time import monotonic
 
 from mutirao.engine.calls import outcomes
-from mutirao.engine.calls.attempt import Begin, Running, started_task
-from mutirao.engine.calls.settler import Settler
-from mutirao.engine.calls.stalling import StallWatch
+from mutirao.engine.calls.attempt import Begin, Finished, Running, Settler, StallWatch, started_task
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.dispatch.noted_starts import NoteStart, after_note
-from mutirao.engine.dispatch.pace import Pace
-from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.dispatch.slots import Pace, Slots
 from mutirao.engine.dispatch.thread_calls import Attempt, ThreadAttempts
 from mutirao.engine.dispatch.waiting import Waiting
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.settling.one_by_one import Finished
 from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim, OutcomeKind, Wake

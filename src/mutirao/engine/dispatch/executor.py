@@ -9,13 +9,12 @@ from inspect import isawaitable
 from typing import Any
 
 from mutirao.engine.calls import outcomes
-from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.attempt import Finished, Running
 from mutirao.engine.calls.processes import START_TIMEOUT, UP_TIMEOUT, Processes
 from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.attempt_log import JobLog
 from mutirao.engine.dispatch.probes import until_done
-from mutirao.engine.settling.one_by_one import Finished
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.log import log
 from mutirao.model.jobs.claim import UnfitClaim

@@ -1,4 +1,7 @@
-"""The slots of one process, and whose turn it is when several databases have jobs for one.
+"""Shares the slots of one process among its databases, and sizes the prefetch of each.
+
+It is enough for about 100 ms of work, so that short jobs do not wait for the round trip of a claim
+and long ones are not held back while another worker is free.
 
 A worker of one database has them alone, and nothing is divided. Where a process serves several, a
 slot that becomes free goes to the database with the fewest running jobs, of those that have claimed
@@ -11,7 +14,39 @@ from math import inf
 from typing import Protocol
 
 from mutirao.engine.calls.threads import Threads
-from mutirao.engine.dispatch.pace import STALL_SECONDS
+
+NEWEST_WEIGHT = 0.05  # weight of the newest duration in the running mean
+STALL_SECONDS = 0.5  # seconds without a start after which waiting jobs are released
+MIN_DURATION = 1e-6  # seconds; the clock may measure 0 for a handler that does nothing
+
+
+class Pace:
+    """The running mean of durations, in seconds. `most` is the maximum that it recommends."""
+
+    def __init__(self, prefetch: float, most: int) -> None:
+        self._prefetch, self._most = prefetch, most
+        self._mean: float | None = None
+
+    @property
+    def known(self) -> bool:
+        """Whether any duration is known."""
+        return self._mean is not None
+
+    def took(self, duration: float) -> None:
+        """Record how long a handler took."""
+        mean = duration if self._mean is None else self._mean
+        self._mean = mean + (duration - mean) * NEWEST_WEIGHT
+
+    def takes_at_least(self, duration: float) -> None:
+        """Record that handlers which have not ended yet have taken this long already."""
+        self._mean = max(self._mean or 0.0, duration)
+
+    def ahead(self, slots: int) -> int:
+        """Return how many jobs to hold ready for `slots` slots."""
+        if self._mean is None:
+            return slots
+        return min(int(self._prefetch * slots / max(self._mean, MIN_DURATION)), self._most)
+
 
 MAX_STARTS_IN_A_ROW = 100  # starts in a row before other tasks of the event loop run
 HOLD_SECONDS = 10 * STALL_SECONDS  # for which a job waits while another database has its slot

@@ -8,9 +8,8 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mutirao.engine.pulse import Pulse
+from mutirao.engine.loops import Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.log import log
 from mutirao.ports import Store
 

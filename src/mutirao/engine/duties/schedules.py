@@ -1,4 +1,4 @@
-"""The worker's part in schedules: it declares those in its code, and makes the jobs of ticks.
+"""Declares the schedules of the code, makes the jobs of due ticks, and pauses schedules.
 
 Every worker reads the agenda now and then and sleeps until the next tick. When one has come, a
 lease decides which worker handles it, so that they do not all try; when very many have come, all
@@ -12,9 +12,10 @@ from datetime import datetime
 from functools import partial
 from time import monotonic
 
-from mutirao.engine.pulse import Pulse, wait_for
-from mutirao.engine.trouble import Trouble
-from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable
+from mutirao.aio import wait_for
+from mutirao.engine.calls.outcomes import shortened
+from mutirao.engine.loops import Pulse, Trouble
+from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable, WrongState
 from mutirao.log import log
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import MAX_DUE_NAMES, Schedule, TickResult
@@ -153,3 +154,34 @@ class Scheduler:
                     " it still ticks; remove or pause it, or put it back",
                     *(schedule.name, schedule.declared_by, schedule.declared_at),
                 )
+
+
+class Pauser:
+    """Pauses schedules through the worker's store. Made in the worker's event loop."""
+
+    def __init__(self, store: Store) -> None:
+        self._store, self._loop = store, asyncio.get_running_loop()
+
+    def pause(self, name: str, reason: str) -> None:
+        """Pause a schedule, from a handler's thread, which waits until that is written.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+            WrongState: it is called in the event loop, which it would block.
+        """
+        try:
+            here = asyncio.get_running_loop()
+        except RuntimeError:
+            here = None
+        if here is self._loop:
+            raise WrongState("a coroutine must not wait here; use `await job.schedule.apause()`")
+        asyncio.run_coroutine_threadsafe(self.apause(name, reason), self._loop).result()
+
+    async def apause(self, name: str, reason: str) -> None:
+        """Pause a schedule, from a coroutine.
+
+        Raises:
+            UnknownSchedule: there is none of that name.
+        """
+        pause = partial(schedule_rules.pause, name=name, reason=shortened(reason))
+        await self._store.amend_schedule(name, pause)

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.pulse import Pulse
-from mutirao.engine.trouble import Trouble
+from mutirao.engine.loops import Pulse, Trouble
 from mutirao.log import log
 from mutirao.ports import Store
 from mutirao.tasks.task import Task

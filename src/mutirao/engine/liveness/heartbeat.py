@@ -1,4 +1,6 @@
-"""The worker's heartbeat, from a thread and a connection of its own; see `heart`.
+"""Sends a worker's heartbeats from a thread and a connection of their own.
+
+A handler that blocks the worker's event loop cannot delay it.
 
 A handler that blocks the event loop cannot delay it, so a worker is considered gone only when it
 really is. The heartbeat also detects that the loop is blocked, and then releases the jobs that wait
@@ -9,21 +11,75 @@ how much.
 
 import asyncio
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from concurrent.futures import Future
 from contextlib import suppress
+from contextvars import Context, copy_context
 from dataclasses import dataclass
 from math import inf
 from time import monotonic
+from typing import Any
 
-from mutirao.engine.liveness.heart import Heart
-from mutirao.engine.pulse import Pulse, wait_for
+from mutirao.aio import wait_for
+from mutirao.engine.loops import Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.errors import WorkerFailed
 from mutirao.log import log
 from mutirao.model.jobs.job import Beat, NewWorker
 from mutirao.ports import Store
+
+Beating = Callable[[], Coroutine[Any, Any, None]]
+
+
+class Heart:
+    """A thread that lives as long as something beats in it; the next heartbeat starts another."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._beating = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def beat(self, body: Beating) -> "Future[None]":
+        """Run a body in the thread, in a copy of this context; return a future of its end."""
+        future: Future[None] = Future()
+        context = copy_context()
+        with self._lock:
+            self._beating += 1
+            self._loop = self._loop or _loop_in_thread()
+            self._loop.call_soon_threadsafe(self._begin, body, context, future)
+        return future
+
+    def _begin(self, body: Beating, context: Context, future: "Future[None]") -> None:
+        task = asyncio.get_running_loop().create_task(body(), context=context)
+        task.add_done_callback(lambda task: self._ended(task, future))
+
+    def _ended(self, task: "asyncio.Task[None]", future: "Future[None]") -> None:
+        with self._lock:
+            self._beating -= 1
+            if not self._beating and self._loop is not None:
+                self._loop.stop()
+                self._loop = None
+        if task.cancelled():
+            future.cancel()
+        elif (error := task.exception()) is not None:
+            future.set_exception(error)
+        else:
+            future.set_result(None)
+
+
+def _loop_in_thread() -> asyncio.AbstractEventLoop:
+    """Start a thread; return its event loop, which is closed once it is stopped."""
+    made: Future[asyncio.AbstractEventLoop] = Future()
+
+    def run() -> None:
+        with asyncio.Runner() as runner:
+            loop = runner.get_loop()
+            made.set_result(loop)
+            loop.run_forever()
+
+    threading.Thread(target=run, name="mutirao-heartbeat", daemon=True).start()
+    return made.result()
+
 
 DELAY_DECAY = 0.99  # factor by which the reported delay decreases with each beat
 

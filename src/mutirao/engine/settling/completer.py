@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable
 from time import monotonic
 
+from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.settling.one_by_one import Aside, Fail, Finished, is_splittable
-from mutirao.engine.trouble import Trouble
+from mutirao.engine.settling.one_by_one import Aside, Fail, is_splittable
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.jobs.outcome import Outcome, Settlement

@@ -7,28 +7,15 @@ needed.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import NamedTuple
 
+from mutirao.engine.calls.attempt import Finished
+from mutirao.engine.loops import Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.log import log
-from mutirao.model.jobs.job import Claim, NewJob
-from mutirao.model.jobs.outcome import Outcome
 from mutirao.ports import Store
 
 MAX_CONCURRENT_STATEMENTS = 4
-
-
-class Finished(NamedTuple):
-    """An attempt that has ended; the times are monotonic seconds."""
-
-    claim: Claim
-    outcome: Outcome
-    started: float
-    finished: float
-    follow_up: NewJob | None
-    linked: bool = False
 
 
 Settle = Callable[[list[Finished]], Awaitable[None]]

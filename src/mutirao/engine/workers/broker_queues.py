@@ -16,17 +16,15 @@ from typing import Any, NoReturn
 from mutirao.engine.brokers.comparison import comparisons
 from mutirao.engine.brokers.consumer import Receiver, Source
 from mutirao.engine.brokers.decoding import Reader
-from mutirao.engine.brokers.late import Write
 from mutirao.engine.brokers.schedule_tokens import ScheduleSource
+from mutirao.engine.brokers.settling import Write
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin, Running
 from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
 from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.dispatch.executor import Executor
-from mutirao.engine.liveness.blocking import LoopWatch
-from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch
-from mutirao.engine.loops import Loops
-from mutirao.engine.pulse import Health
+from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
+from mutirao.engine.loops import Health, Loops
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.checks import check_tasks, check_waits
 from mutirao.engine.workers.shared import Shared

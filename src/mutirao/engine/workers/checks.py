@@ -1,11 +1,13 @@
-"""The checks of an application's tasks before a worker starts."""
+"""Checks before a worker starts: its tasks, its interpreter, and a schema that may not fit."""
 
+import asyncio
+import sys
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from mutirao.engine.calls.task_lookup import check_places
-from mutirao.errors import ConfigurationError
-from mutirao.ports import Transport
+from mutirao.errors import ConfigurationError, SchemaError, StoreError
+from mutirao.ports import Store, Transport
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.task import Task, check_each
 
@@ -63,3 +65,37 @@ def check_waits(
                 f" {queue.longest_again:,.0f} s at most; give its policy a smaller maximum or fewer"
                 " attempts, or the task a queue without order"
             )
+
+
+_ASKS = {"gevent.monkey": ("is_module_patched", "threading"),
+         "eventlet.patcher": ("is_monkey_patched", "thread")}  # fmt: skip
+
+
+def refuse_patched() -> None:
+    """Raise ConfigurationError if gevent or eventlet has patched the threads of this process.
+
+    The loops of a worker are asyncio's, and its heartbeat is a thread that must run whatever
+    handlers do: with greenlets in their place neither does.
+    """
+    for name, (asks, what) in _ASKS.items():
+        if (module := sys.modules.get(name)) is not None and getattr(module, asks)(what):
+            raise ConfigurationError(
+                f"{name.partition('.')[0]} has patched this process, and a worker needs threads and"
+                " asyncio as they are; start it as a process of its own that is not patched, such"
+                " as `mutirao worker`. To enqueue needs no worker, and works here"
+            )
+
+
+CHECK_LIMIT = 3.0  # seconds
+
+
+async def cause_of(error: StoreError, store: Store) -> Exception:
+    """Return the SchemaError that explains why a worker's statement was refused, or the error."""
+    try:
+        async with asyncio.timeout(CHECK_LIMIT):
+            await store.check()
+    except SchemaError as unfit:
+        return unfit
+    except Exception:  # noqa: BLE001 (the error that there was says more)
+        return error
+    return error

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import replace
 
-from mutirao.engine.pulse import Health
+from mutirao.engine.loops import Health
 from mutirao.engine.workers.broker_queues import Carrying
 from mutirao.engine.workers.fleet import Serving
 from mutirao.engine.workers.shared import Shared

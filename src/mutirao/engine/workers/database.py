@@ -22,20 +22,14 @@ from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.noted_starts import noting
 from mutirao.engine.duties.declarations import Limiter
 from mutirao.engine.duties.housekeeping import Housekeeping, keep
-from mutirao.engine.duties.pausing import Pauser
-from mutirao.engine.duties.schedules import Scheduler
+from mutirao.engine.duties.schedules import Pauser, Scheduler
 from mutirao.engine.duties.supersede import Superseding
-from mutirao.engine.identity import identity
-from mutirao.engine.liveness.blocking import stuck_since
 from mutirao.engine.liveness.heartbeat import Heartbeat, WorkerView
-from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch
-from mutirao.engine.loops import Loops
-from mutirao.engine.pulse import Health
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch, stuck_since
+from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, Health, Loops, within
+from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
-from mutirao.engine.within import OPTIONAL_WRITES_LIMIT, within
-from mutirao.engine.workers.checks import check_tasks
-from mutirao.engine.workers.refused import cause_of
+from mutirao.engine.workers.checks import cause_of, check_tasks
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log

@@ -11,7 +11,7 @@ from dataclasses import replace
 from types import TracebackType
 from typing import Self
 
-from mutirao.engine.pulse import Health
+from mutirao.engine.loops import Health
 from mutirao.engine.workers.fleet import Serving
 from mutirao.engine.workers.process import until_ending
 from mutirao.errors import WorkerFailed, WrongState

@@ -12,10 +12,9 @@ from inspect import isawaitable
 from math import inf
 from typing import Any, Protocol
 
-from mutirao.aio import Backoff
+from mutirao.aio import Backoff, end_tasks, first_of
 from mutirao.engine.calls.threads import Threads
-from mutirao.engine.loops import end_tasks
-from mutirao.engine.pulse import MAX_REST, Health, Pulse
+from mutirao.engine.loops import MAX_REST, Health, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.shared import Shared
@@ -27,8 +26,7 @@ from mutirao.errors import (
     WorkerFailed,
     WorkerStuck,
 )
-from mutirao.log import log
-from mutirao.naming import naming, serve
+from mutirao.log import log, naming, serve
 
 PROVIDER_LIMIT = 60.0  # seconds that the provider may take
 BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be served is tried again
@@ -325,7 +323,7 @@ class _Member:
             self._worker = None
             self.first.set()
             if not self._left.is_set():
-                await _first_of(self._left, seconds=wait)
+                await first_of(self._left, seconds=wait)
         log.info("%s is not served any more", self._name)
 
     async def _serve(self) -> float:
@@ -340,7 +338,7 @@ class _Member:
         self._worker = worker
         self._well()
         claiming = asyncio.create_task(self._claims(worker))
-        await _first_of(worker.ended, self._left)
+        await first_of(worker.ended, self._left)
         claiming.cancel()
         await worker.stop(grace=inf)
         if isinstance(worker.failure, WorkerStuck | HandlersCannotStart):  # of the process
@@ -378,10 +376,3 @@ class _Member:
         if isinstance(error, StoreUnavailable):
             return self._backoff.next()
         return BEATS_BETWEEN_TRIES * self._settings.heartbeat
-
-
-async def _first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()

@@ -1,14 +1,19 @@
-"""A worker as a whole process: signals, exit statuses, and an end in every case."""
+"""Runs a worker as a whole process: signals, exit statuses, and an alarm that ends it in time."""
 
 import asyncio
+import faulthandler
 import itertools
+import os
 import signal
+import sys
+import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from math import inf
+from time import monotonic
 
+from mutirao.aio import first_of
 from mutirao.engine.calls.resources import mend_standard_streams
-from mutirao.engine.workers.alarm import Alarm
 from mutirao.engine.workers.fleet import Serving
 from mutirao.errors import (
     ConfigurationError,
@@ -19,6 +24,54 @@ from mutirao.errors import (
     WorkerStuck,
 )
 from mutirao.log import log
+
+# More seconds, after which the process ends even if no Python code can run any more.
+HARD_EXIT_MARGIN = 2.0
+STANDARD_ERROR = 2  # leads to /dev/null then
+
+
+class Alarm:
+    """The one alarm of a process; setting it again can only make it earlier."""
+
+    def __init__(self) -> None:
+        self._timer: threading.Timer | None = None
+        self._at = inf  # monotonic
+
+    def set(self, seconds: float, status: int, why: str) -> None:
+        """End the process in `seconds` with this exit status, and log why."""
+        if monotonic() + seconds >= self._at:
+            return
+        self.clear()
+        self._at = monotonic() + seconds
+        self._timer = threading.Timer(seconds, self.ring, (status, why))
+        self._timer.daemon = True
+        self._timer.start()
+        # The timer cannot run while a thread never releases the GIL. The status is 1 then.
+        faulthandler.dump_traceback_later(seconds + HARD_EXIT_MARGIN, exit=True, file=_where())
+
+    def clear(self) -> None:
+        """Cancel the alarm, so that the process continues."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer, self._at = None, inf
+            faulthandler.cancel_dump_traceback_later()
+
+    def ring(self, status: int, why: str) -> None:
+        """End the process now; print the stacks of all its threads."""
+        log.critical("%s; ending with status %s", why, status)
+        with suppress(Exception):  # standard error may be closed
+            faulthandler.dump_traceback(_where(), all_threads=True)
+            sys.stderr.flush()
+        os._exit(status)
+
+
+def _where() -> int:
+    """Return the descriptor of standard error; Python has none if it was started without."""
+    try:
+        return sys.stderr.fileno()
+    except (AttributeError, ValueError, OSError):
+        return STANDARD_ERROR
+
 
 # Exit statuses of a worker; 1 to 4 are common to all commands.
 ENDED, MISUSED, SCHEMA, UNREACHABLE = 0, 2, 3, 4
@@ -80,20 +133,13 @@ async def until_ending(worker: Serving, asked: asyncio.Event) -> None:
     If it is outdated it takes no more meanwhile, and ends once what runs has, however long that
     takes; who asks then gives it the grace period from that moment on.
     """
-    await _first_of(worker.failed, worker.ended, worker.outdated, asked)
+    await first_of(worker.failed, worker.ended, worker.outdated, asked)
     if worker.outdated.is_set() and not (worker.failed.is_set() or asked.is_set()):
         draining = asyncio.create_task(worker.stop(inf))
-        await _first_of(worker.failed, worker.ended, asked)
+        await first_of(worker.failed, worker.ended, asked)
         asyncio.get_running_loop().call_later(worker.settings.grace, worker.end_grace)
         if worker.ended.is_set():
             await draining
-
-
-async def _first_of(*events: asyncio.Event) -> None:
-    waiting = [asyncio.create_task(event.wait()) for event in events]
-    await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-    for each in waiting:
-        each.cancel()
 
 
 def _status(worker: Serving) -> int:

@@ -13,9 +13,8 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine.pulse import MAX_REST, Pulse
+from mutirao.engine.loops import MAX_REST, Pulse, Trouble
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.trouble import Trouble
 from mutirao.errors import TransportError
 from mutirao.log import log
 from mutirao.model.deploys import Deployed, Lane, taken_over

@@ -2,7 +2,7 @@
 
 from aiomysql import Connection, Cursor
 
-from mutirao.sql.drivers.placeholders import with_percents
+from mutirao.sql.drivers.kinds import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
 

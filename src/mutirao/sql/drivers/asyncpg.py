@@ -8,7 +8,7 @@ from asyncpg import Connection, Record
 from asyncpg.pool import PoolConnectionProxy
 
 from mutirao.sql.drivers import copy
-from mutirao.sql.drivers.placeholders import numbered
+from mutirao.sql.drivers.kinds import numbered
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from mutirao.errors import UnsupportedConnection
 from mutirao.sql.drivers import copy, kinds
-from mutirao.sql.drivers.placeholders import with_percents
+from mutirao.sql.drivers.kinds import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows, SyncDriver
 
 # By vendor.

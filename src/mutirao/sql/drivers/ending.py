@@ -18,7 +18,7 @@ from psycopg.generators import fetch_many, send
 from psycopg.pq import ExecStatus, PipelineStatus
 from psycopg.pq.abc import PGconn, PGresult
 
-from mutirao.sql.drivers.placeholders import numbered
+from mutirao.sql.drivers.kinds import numbered
 from mutirao.sql.drivers.prepared import name_of
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 

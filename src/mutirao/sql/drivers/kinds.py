@@ -1,14 +1,18 @@
-"""The connections and sessions that are accepted, and the adapter for each.
+"""Finds the adapter of any connection or session that a program holds, and the common parts.
 
 A class is looked up only in modules that are loaded already: if a driver's module is not loaded,
 the object cannot be one of its connections, and a missing driver does not matter.
 """
 
+import socket
 import sys
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from importlib import import_module
+from itertools import count
+from os import dup
 from typing import Any, Generic, TypeVar
 
 from mutirao.errors import UnsupportedConnection
@@ -204,3 +208,23 @@ def _unsupported(conn: object, other: Kinds[Any], why: str) -> UnsupportedConnec
 
 def _described(found: object) -> str:
     return f"an object of type {type(found).__module__}.{type(found).__qualname__}"
+
+
+def shut_down(file: int) -> None:
+    """Shut a socket down: whoever waits for an answer, in whatever thread, is told at once."""
+    copy = dup(file)  # closing it leaves the driver's own open
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=copy) as held:
+        held.shutdown(socket.SHUT_RDWR)
+
+
+@lru_cache(maxsize=32)
+def numbered(sql: str) -> str:
+    """Return a statement with `$1`, `$2` … instead of `%s`."""
+    first, *rest = sql.split("%s")
+    return first + "".join(f"${n}{part}" for n, part in zip(count(1), rest, strict=False))
+
+
+@lru_cache(maxsize=256)
+def with_percents(sql: str) -> str:
+    """Return a statement with `%s` instead of `?`; a plain `%` becomes `%%`."""
+    return sql.replace("%", "%%").replace("?", "%s")

@@ -4,7 +4,7 @@ import re
 from itertools import chain
 from typing import Any, Protocol
 
-from mutirao.sql.drivers.placeholders import with_percents
+from mutirao.sql.drivers.kinds import with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Row, Rows
 
 _VALUES = re.compile(r"(\s*INSERT\b.*?\bVALUES )(\([?, ]+\))(.*)", re.DOTALL)

@@ -4,7 +4,7 @@ from MySQLdb import OperationalError
 from MySQLdb.connections import Connection
 from MySQLdb.cursors import Cursor
 
-from mutirao.sql.drivers.dropping import shut_down
+from mutirao.sql.drivers.kinds import shut_down
 from mutirao.sql.drivers.mysql import MysqlDriver, OwnMysqlDriver
 
 _NO_SAVEPOINT = 1305

@@ -21,7 +21,7 @@ from psycopg.generators import execute
 from psycopg.pq import ExecStatus
 from psycopg.pq.abc import PGresult
 
-from mutirao.sql.drivers.placeholders import numbered
+from mutirao.sql.drivers.kinds import numbered
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 
 MAX_PREPARED_STATEMENTS = 100  # per connection, as in psycopg; further ones use a cursor

@@ -12,8 +12,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 
 from mutirao.sql.drivers import copy, ending
-from mutirao.sql.drivers.dropping import shut_down
-from mutirao.sql.drivers.placeholders import numbered
+from mutirao.sql.drivers.kinds import numbered, shut_down
 from mutirao.sql.drivers.prepared import Prepared
 from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Autocommits, Load, Request, Rows
 

@@ -4,7 +4,7 @@ from psycopg2.extensions import TRANSACTION_STATUS_IDLE, connection, cursor
 
 from mutirao.errors import UnsupportedConnection
 from mutirao.sql.drivers import copy
-from mutirao.sql.drivers.dropping import shut_down
+from mutirao.sql.drivers.kinds import shut_down
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 

@@ -6,7 +6,7 @@ from pymysql.constants.COMMAND import COM_QUERY
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
 
-from mutirao.sql.drivers.dropping import shut_down
+from mutirao.sql.drivers.kinds import shut_down
 from mutirao.sql.drivers.mysql import MysqlDriver, OwnMysqlDriver
 from mutirao.sql.drivers.pymysql_wire import Columns, results, written
 from mutirao.sql.drivers.steps import Row, Rows

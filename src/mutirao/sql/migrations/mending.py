@@ -12,8 +12,7 @@ from sqlalchemy import Column, String, inspect
 
 from mutirao.sql.migrations.script import SCHEMA, placed_statements
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.fingerprint import FINGERPRINT
-from mutirao.sql.schema.version import VERSION_TABLE
+from mutirao.sql.schema.version import FINGERPRINT, VERSION_TABLE
 
 FOUND = "mutirao_found"  # the option of a context that says at which revision a database was
 

@@ -1,4 +1,4 @@
-"""The tables for SQLAlchemy Core, for the statements that are the same on every database.
+"""All tables for SQLAlchemy Core, for the statements that are the same on every database.
 
 The DDL itself is in the migrations; a test compares the two.
 """
@@ -11,25 +11,17 @@ from sqlalchemy import (
     ColumnElement,
     Double,
     Integer,
+    MetaData,
     Numeric,
     SmallInteger,
     Table,
     Text,
 )
 
-from mutirao.sql.schema.endpoints import breaker as breaker
-from mutirao.sql.schema.federation import host as host
-from mutirao.sql.schema.federation import said as said
-from mutirao.sql.schema.gathered import metadata as metadata
-from mutirao.sql.schema.inbox import inbox as inbox
-from mutirao.sql.schema.limits import counter as counter
-from mutirao.sql.schema.limits import limit as limit
-from mutirao.sql.schema.limits import parked as parked
-from mutirao.sql.schema.limits import slot as slot
-from mutirao.sql.schema.topics import delivery as delivery
-from mutirao.sql.schema.topics import ordered as ordered
-from mutirao.sql.schema.topics import subscription as subscription
 from mutirao.sql.schema.types import Instant
+
+metadata = MetaData()
+
 
 Json = JSON(none_as_null=True)
 
@@ -355,4 +347,216 @@ fairness_served = Table(
     Column("worker", BigInteger, primary_key=True, autoincrement=False),
     Column("lane", Text, primary_key=True),
     Column("fairness", Text, nullable=False),
+)
+
+
+limit = Table(
+    "mutirao_limit",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("queue", Text),
+    Column("task", Text),
+    Column("by", Text),
+    Column("key", Text),
+    Column("most", Integer, nullable=False),
+    Column("per", Double),
+    Column("burst", Integer),
+    Column("start", Integer),
+    Column("origin", Text, nullable=False),
+    Column("declared", Text),
+    Column("declared_at", Instant),
+    Column("declared_by", Text),
+    Column("created_at", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+)
+
+counter = Table(
+    "mutirao_counter",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("running", Integer, nullable=False),
+    Column("tokens", Double, nullable=False),
+    Column("proven", Integer, nullable=False),
+    Column("touched_at", Instant, nullable=False),
+    Column("probe_at", Instant),
+    Column("late_next", SmallInteger, nullable=False),
+)
+
+slot = Table(
+    "mutirao_slot",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("counter", BigInteger, primary_key=True, autoincrement=False),
+)
+
+parked = Table(
+    "mutirao_parked",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("counter", BigInteger, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("run_at", Instant, nullable=False),
+    Column("late", Boolean, nullable=False),
+)
+
+
+subscription = Table(
+    "mutirao_subscription",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("topic", Text, nullable=False),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("filter", Text),
+    Column("key", Text),
+    Column("order_by", Text),
+    Column("when_dead", Text),
+    Column("reached", BigInteger),
+    Column("kind", Text, nullable=False),
+    Column("active", Boolean, nullable=False),
+    Column("task", Text, nullable=False),
+    Column("queue", Text, nullable=False),
+    Column("priority", SmallInteger, nullable=False),
+    Column("options", Text, nullable=False),
+    Column("origin", Text, nullable=False),
+    Column("created_at", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+    Column("declared", Text),
+    Column("declared_at", Instant),
+    Column("declared_by", Text),
+)
+
+delivery = Table(
+    "mutirao_delivery",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("publication", BigInteger, nullable=False),
+    Column("subscription", Text, nullable=False),
+    Column("nth", Integer, nullable=False),
+)
+
+ordered = Table(
+    "mutirao_ordered",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("subscription", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("turn", BigInteger, nullable=False),
+    Column("after", BigInteger),
+)
+
+
+endpoint = Table(
+    "mutirao_endpoint",
+    metadata,
+    Column("id", Text, primary_key=True),
+    Column("url", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("method", Text, nullable=False),
+    Column("headers", Text, nullable=False),
+    Column("secret", Text),
+    Column("previous_secret", Text),
+    Column("previous_until", Instant),
+    Column("signer", Text),
+    Column("body", Text, nullable=False),
+    Column("connect", Double, nullable=False),
+    Column("first_byte", Double, nullable=False),
+    Column("whole", Double, nullable=False),
+    Column("redirects", SmallInteger, nullable=False),
+    Column("accepts_3xx", Boolean, nullable=False),
+    Column("rate", Double),
+    Column("concurrency", Integer),
+    Column("topics", Text, nullable=False),
+    Column("tenant", Text),
+    Column("group", Text),
+    Column("filter", Text),
+    Column("order_by", Text),
+    Column("when_dead", Text),
+    Column("retry", Text),
+    Column("active", Boolean, nullable=False),
+    Column("paused", Boolean, nullable=False),
+    Column("disabled_reason", Text),
+    Column("disabled_at", Instant),
+    Column("last_failure", Text),
+    Column("failed_at", Instant),
+    Column("created_at", Instant, nullable=False),
+    Column("changed_at", Instant, nullable=False),
+)
+
+further_topic = Table(
+    "mutirao_further_topic",
+    metadata,
+    Column("topic", Text, primary_key=True),
+    Column("subscription", Text, primary_key=True),
+)
+
+breaker = Table(
+    "mutirao_breaker",
+    metadata,
+    Column("kind", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("counted_from", Instant, nullable=False),
+    Column("failing_since", Instant),
+    Column("probe_at", Instant),
+    Column("opened", Integer, nullable=False),
+)
+
+webhook_attempt = Table(
+    "mutirao_webhook_attempt",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("run", Integer, primary_key=True),
+    Column("endpoint", Text, nullable=False),
+    Column("host", Text, nullable=False),
+    Column("status", Integer),
+    Column("milliseconds", Double, nullable=False),
+    Column("failure", Text),
+    Column("detail", Text),
+    Column("body", Text, nullable=False),
+    Column("truncated", Boolean, nullable=False),
+    Column("address", Text),
+    Column("request_headers", Text, nullable=False),
+    Column("finished_at", Instant, nullable=False),
+)
+
+
+host = Table(
+    "mutirao_host",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("state", Text, nullable=False),
+    Column("failures", Integer, nullable=False),
+    Column("failing_since", Instant),
+    Column("next_probe", Instant),
+    Column("held", Boolean, nullable=False),
+    Column("signature", Text),
+    Column("concurrency", Integer),
+    Column("status", Integer),
+    Column("error", Text),
+    Column("changed_at", Instant),
+)
+
+said = Table(
+    "mutirao_said",
+    metadata,
+    Column("about", Text, primary_key=True),
+    Column("host", Text, nullable=False),
+    Column("kind", Text, nullable=False),
+    Column("digest", Text, nullable=False),
+    Column("job", BigInteger, nullable=False),
+    Column("said_at", Instant, nullable=False),
+)
+
+
+inbox = Table(
+    "mutirao_inbox",
+    metadata,
+    Column("consumer", Text, primary_key=True),
+    Column("message", Text, primary_key=True),
+    Column("times", Integer, nullable=False),
+    Column("first_at", Instant, nullable=False),
 )

@@ -1,17 +1,22 @@
-"""One type for moments in time, whatever the database can store.
+"""The column types for moments in time, and the reading of JSON as it was written.
 
 PostgreSQL has `timestamptz`. SQLite has no such type: there a moment is an integer, microseconds
 since 1970-01-01 UTC, which sorts and compares exactly.
+
+Beside `mutirao.model.row_json`, the one reading of rows, where only the names of an object are of
+interest. It raises the same error.
 """
 
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 from sqlalchemy import BigInteger, ColumnElement, DateTime, Dialect, Text, case, literal_column
 from sqlalchemy.types import TypeDecorator, TypeEngine
 
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.moments import EPOCH
+from mutirao.model.row_json import NO_READING, unreadable
 from mutirao.sql.registry import dialect_of
 
 MICROSECOND = timedelta(microseconds=1)
@@ -120,3 +125,18 @@ class Shown(TypeDecorator[datetime]):
     def load_dialect_impl(self, dialect: Dialect) -> TypeEngine[datetime]:
         """Return the dialect's type."""
         return dialect_of(dialect).shown.dialect_impl(dialect)
+
+
+_UNREADABLE = (msgspec.MsgspecError, *NO_READING)
+
+
+def read_raw(text: str | bytes, what: str) -> dict[str, msgspec.Raw]:
+    """Return the JSON object of a row with its values as they are.
+
+    Raises:
+        UnreadableRow: it is no object, or cannot be decoded.
+    """
+    try:
+        return msgspec.json.decode(text, type=dict[str, msgspec.Raw])
+    except _UNREADABLE as error:
+        raise unreadable(what, error) from error

@@ -1,4 +1,7 @@
-"""The version of the tables that a database has, and the one that this package needs.
+"""The version and the fingerprint of a database's tables, and those that this package needs.
+
+It stands beside the revision, where migrating has written it. So a database tells apart two states
+of a revision of one name, as there were of 0100 before the first release.
 
 Separate from `migrations`: each program checks it when it starts, and loading Alembic for that took
 a fifth of the import time of the package.
@@ -6,6 +9,9 @@ a fifth of the import time of the package.
 
 from __future__ import annotations
 
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import (
@@ -22,10 +28,30 @@ from sqlalchemy import (
 
 from mutirao.errors import SchemaDiffers, SchemaMissing, SchemaTooNew, SchemaTooOld
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.fingerprint import FINGERPRINT, fingerprint
 
 if TYPE_CHECKING:
     from mutirao.sql.dialects.base import Dialect
+
+FINGERPRINT = "fingerprint"  # the column; databases of revision 0100 have none
+_VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
+
+
+def fingerprint(database: Dialect) -> str:
+    """Return what this package's files give for a database. Ends of lines do not count."""
+    return _fingerprint(database.name)
+
+
+@cache
+def _fingerprint(directory: str) -> str:
+    files = sorted(
+        (each.relative_to(_VERSIONS).as_posix(), each)
+        for each in _VERSIONS.glob(f"r*/{directory}/*.sql")
+    )
+    digest = sha256()
+    for name, file in files:
+        digest.update(f"{name}\n{file.read_text(encoding='utf-8')}\n".encode())
+    return digest.hexdigest()[:16]
+
 
 VERSION_TABLE = "mutirao_version"
 # Release and number: 0101 would be the second one of 0.1. A test compares it with the scripts.

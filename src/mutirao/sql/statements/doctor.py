@@ -33,7 +33,6 @@ from mutirao.sql.statements import (
     lanes,
     leftovers,
     limits,
-    orphans,
     records,
     schedules,
     subscriptions,
@@ -242,14 +241,14 @@ def _limits(conn: Connection) -> Iterator[Finding]:
             f"{_quoted(lost)} were declared in code and are in no live worker's",
             "they are still in force: put them back, or `mutirao limits remove`",
         )
-    if gone := orphans.limits_of_no_subscription(conn, found.values()):
+    if gone := leftovers.limits_of_no_subscription(conn, found.values()):
         yield Finding(
             Level.WARNING,
             "limits",
             f"{_quoted(gone)} are of subscriptions that were deleted by hand",
             "they hold deliveries that are left: `mutirao limits remove`",
         )
-    of_endpoints = orphans.endpoints(conn, found.values())
+    of_endpoints = leftovers.endpoints(conn, found.values())
     yield from _endpoints(of_endpoints)
     held = [each for each in found.values() if not each.key or each.key not in of_endpoints.gone]
     paused = {each.name: each for each in held if each.paused}
@@ -261,7 +260,7 @@ def _limits(conn: Connection) -> Iterator[Finding]:
         yield Finding(Level.OK, "limits", f"{len(found)} in force, nothing is paused")
 
 
-def _endpoints(found: orphans.LeftEndpoints) -> Iterator[Finding]:
+def _endpoints(found: leftovers.LeftEndpoints) -> Iterator[Finding]:
     """Name the endpoints of which something was deleted by hand."""
     if found.gone:
         yield Finding(

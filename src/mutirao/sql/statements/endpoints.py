@@ -34,8 +34,7 @@ from mutirao.model.webhooks.endpoints import (
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
-from mutirao.sql.schema.endpoints import breaker, endpoint, further_topic
-from mutirao.sql.schema.tables import limit, subscription
+from mutirao.sql.schema.tables import breaker, endpoint, further_topic, limit, subscription
 from mutirao.sql.statements import held_deliveries, limits
 from mutirao.sql.statements.upserts import clock, put_rows, unless_same
 from mutirao.sql.statements.upserts import hold as hold_rows

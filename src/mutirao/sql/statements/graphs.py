@@ -40,8 +40,8 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.graphs import from_text
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.json_text import read_raw
 from mutirao.sql.schema.tables import edge, gate, graph, job, live, result, step
+from mutirao.sql.schema.types import read_raw
 from mutirao.sql.statements import limits
 from mutirao.sql.statements.cancelling import cancel_waiting
 

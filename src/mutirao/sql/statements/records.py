@@ -43,7 +43,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
-from mutirao.sql.schema.endpoints import webhook_attempt
+from mutirao.sql.schema.tables import webhook_attempt
 
 _JOB = [
     column for column in views.jobs.c if column.name not in ("duration", "run", "fingerprint")

@@ -30,8 +30,7 @@ from mutirao.model.topics.topics import (
 )
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
-from mutirao.sql.schema.endpoints import further_topic
-from mutirao.sql.schema.tables import attempt, delivery, job, live, subscription
+from mutirao.sql.schema.tables import attempt, delivery, further_topic, job, live, subscription
 from mutirao.sql.statements import ordering, subscriptions
 
 

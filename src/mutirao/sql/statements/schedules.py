@@ -1,7 +1,9 @@
-"""Schedules in the tables: what is due, what a decision about each needs, and their jobs.
+"""Schedules in the tables: reads those that are due, makes their jobs, pauses them.
 
 A schedule's row is locked during a decision, and everything else that the decision needs is read
 after that, so it sees everything that the previous decision wrote. `amending` and `ticking` decide.
+
+Their rows are locked before those of the jobs, as a tick does.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -24,11 +26,13 @@ from sqlalchemy import (
     select,
     true,
     union_all,
+    update,
 )
 from sqlalchemy.exc import IntegrityError
 
 from mutirao.errors import WrongState
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
+from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.row_json import read_object
 from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
@@ -47,7 +51,7 @@ from mutirao.model.schedules.schedule import (
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema import views
-from mutirao.sql.schema.tables import attempt, live, schedule, tick
+from mutirao.sql.schema.tables import attempt, job, live, schedule, tick
 from mutirao.sql.statements import fairness
 
 _NAMED = ("task", "args", "queue", "priority")  # options of a job that have columns of their own
@@ -255,3 +259,39 @@ def _to_record(row: Any) -> ScheduleRecord:
         "origin": ScheduleOrigin,
     }
     return ScheduleRecord(**values | {name: kind(values[name]) for name, kind in kinds.items()})
+
+
+def hold(
+    conn: Connection, dialect: Dialect, settlements: Sequence[Settlement]
+) -> Mapping[int, str]:
+    """Lock the schedules that these outcomes stop; return their names by job."""
+    stopping = [s.id for s in settlements if s.outcome.stops]
+    if not stopping:
+        return {}
+    made = select(job.c.id, job.c.metadata).where(dialect.among(job.c.id, stopping))
+    names = {row.id: row.metadata.get("schedule") for row in conn.execute(made) if row.metadata}
+    found = {id: name for id, name in names.items() if isinstance(name, str)}
+    which = schedule.c.name.in_(sorted(set(found.values())))
+    conn.execute(select(schedule.c.name).where(which).order_by(schedule.c.name).with_for_update())
+    return found
+
+
+def pause(
+    conn: Connection,
+    dialect: Dialect,
+    names: Mapping[int, str],
+    settlements: Sequence[Settlement],
+    now: datetime | None,
+) -> None:
+    """Pause the schedules of these jobs, with the reason that each outcome gives."""
+    for each in settlements:
+        if each.outcome.stops and each.id in names:
+            conn.execute(
+                update(schedule)
+                .where(schedule.c.name == names[each.id], ~schedule.c.paused)
+                .values(
+                    paused=True,
+                    reason=f"job {each.id}: {each.outcome.error}",
+                    changed_at=dialect.moment(now),
+                )
+            )

@@ -17,8 +17,7 @@ from mutirao.model.topics.topics import patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.failures import translated
 from mutirao.sql.enqueue.intake import Enqueue
-from mutirao.sql.schema.endpoints import further_topic
-from mutirao.sql.schema.tables import subscription
+from mutirao.sql.schema.tables import further_topic, subscription
 from mutirao.sql.statements import subscriptions
 
 _AT_ONCE = 1_000  # rows that are looked at together

@@ -39,8 +39,7 @@ from sqlalchemy import (
 from mutirao.model.jobs.job import Job
 from mutirao.model.topics.topics import PUBLICATION, SUBSCRIPTION, patterns_of, topic_of
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.schema.endpoints import further_topic
-from mutirao.sql.schema.tables import delivery, job, subscription
+from mutirao.sql.schema.tables import delivery, further_topic, job, subscription
 
 # Whether any subscription has one of several topics besides its first one.
 ANY_FURTHER = exists().where(further_topic.c.topic.in_(bindparam("topics", expanding=True)))

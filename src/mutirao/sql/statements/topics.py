@@ -39,8 +39,8 @@ from mutirao.model.topics.topics import (
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.json_text import read_raw
 from mutirao.sql.schema.tables import attempt, delivery, job, live
+from mutirao.sql.schema.types import read_raw
 from mutirao.sql.statements import ordering, results, subscriptions
 from mutirao.sql.statements.ordering import InOrder
 from mutirao.sql.statements.subscriptions import ANY_WITH_ORDER, whose

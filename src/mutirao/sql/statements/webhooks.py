@@ -36,7 +36,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.rules.webhooks import values_of
-from mutirao.sql.schema.endpoints import breaker, endpoint, webhook_attempt
+from mutirao.sql.schema.tables import breaker, endpoint, webhook_attempt
 from mutirao.sql.statements import endpoints, held_deliveries, limits
 
 Tallies = Mapping[BreakerName, Tally]

@@ -8,7 +8,7 @@ from mutirao.model.jobs.job import Claim, Lane
 from mutirao.model.limits.fairness import queue_of
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.statements import carried
-from mutirao.sql.store.applying import Applying
+from mutirao.sql.store.locking import Applying
 
 MAX_TRIES = 3  # of an answer, where limits call others first
 

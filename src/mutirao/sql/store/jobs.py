@@ -43,11 +43,10 @@ from mutirao.sql.statements import (
     results,
     workers,
 )
-from mutirao.sql.store.applying import applied
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.federation import SqlFederation
-from mutirao.sql.store.locking import Apart
+from mutirao.sql.store.locking import Apart, applied
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 from mutirao.sql.store.webhooks import SqlWebhooks

@@ -1,4 +1,4 @@
-"""What concerns many jobs: all in one transaction, or, where others hold some of them, one by one.
+"""Bulk operations: one transaction, or one per job if others hold some of the rows.
 
 Where a caller locks live rows as its calls come, and not in one order at its commit, whoever holds
 some rows may not wait for others: the two would wait for each other. So all are locked without
@@ -20,11 +20,53 @@ from mutirao.model.limits.limits import Claimed, both
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
+from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.together import together
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
 from mutirao.sql.statements import job_admin, limits
 
 P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Applying:
+    """The part of a store that applies its rules."""
+
+    _rules: Rules
+    _runner: Runner
+    _insistent: Runner
+    _patient: Runner
+
+    async def _apply(self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Apply a rule, in a transaction if the rules need one."""
+        if (bracket := self._rules.bracket) is not None:
+            return await self._insistent.insist(
+                lambda: self._runner.alone(together(bracket, rule(*args, **kwargs)))
+            )
+        if self._rules.in_transaction:
+            return await self._insistent.run(applied, rule, *args, **kwargs)
+        return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
+
+    async def _patiently(
+        self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Apply a rule that may take long. A single statement is in no transaction of ours.
+
+        Whoever prunes would wait for a machine that is paused within one.
+        """
+        if self._rules.in_transaction:
+            return await self._patient.run(applied, rule, *args, **kwargs)
+        return await self._patient.alone(rule(*args, **kwargs))
+
+
+def applied(
+    conn: Connection, rule: Callable[P, Asking[R]], /, *args: P.args, **kwargs: P.kwargs
+) -> R:
+    """Apply a rule through a connection."""
+    return through(conn, rule(*args, **kwargs))
+
+
 T = TypeVar("T")
 log = logging.getLogger(__name__)
 

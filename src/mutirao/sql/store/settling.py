@@ -10,7 +10,7 @@ from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.limits import anywhere, both
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.statements import graphs, results, stopping, uniqueness
+from mutirao.sql.statements import graphs, results, schedules, uniqueness
 
 
 class Settling:
@@ -36,7 +36,7 @@ class Settling:
     ) -> set[int]:
         """Write outcomes, final ones and others, and enqueue the jobs that follow."""
         settled = set[int]()
-        stopped = stopping.hold(conn, self._dialect, done)
+        stopped = schedules.hold(conn, self._dialect, done)
         if done:
             settled = self.finish(conn, done, now, [s.id for s in waiting])
         if waiting:
@@ -46,7 +46,7 @@ class Settling:
         ended = [s for s in latest.values() if s.id in settled]
         if follow_ups := [s.follow_up for s in ended if s.follow_up]:
             self._enqueue(follow_ups, conn)
-        stopping.pause(conn, self._dialect, stopped, ended, now)
+        schedules.pause(conn, self._dialect, stopped, ended, now)
         return settled
 
     def finish(

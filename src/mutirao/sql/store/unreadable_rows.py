@@ -9,7 +9,7 @@ from mutirao.model.jobs.job import Claim, Lane
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import stray_attempts, unreadable_rows
-from mutirao.sql.store.applying import Applying
+from mutirao.sql.store.locking import Applying
 
 T = TypeVar("T")
 MAX_TRIES = 3  # of a claim, where limits call others first

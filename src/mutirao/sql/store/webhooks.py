@@ -11,8 +11,7 @@ from mutirao.sql.connections.runner import for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import endpoints, webhooks
-from mutirao.sql.store.applying import Applying
-from mutirao.sql.store.locking import Apart
+from mutirao.sql.store.locking import Apart, Applying
 
 
 class SqlWebhooks(Applying):

@@ -23,8 +23,7 @@ from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.jobs.retry import Retry
 from mutirao.model.topics.topics import task_of, topic_of
-from mutirao.tasks.connection import NOT_GIVEN
-from mutirao.tasks.handle import Handle
+from mutirao.tasks.handle import NOT_GIVEN, Handle
 from mutirao.tasks.options import CallTerms, TaskOptions
 from mutirao.tasks.signatures.conversion import UNFIT, decoder, encoded
 from mutirao.tasks.signatures.signature import WholeSignature

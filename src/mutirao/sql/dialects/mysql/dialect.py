@@ -1,7 +1,7 @@
-"""MariaDB as a `Dialect`: the general rules in its SQL, and whatever else differs."""
+"""MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from types import MappingProxyType
 from typing import Any
@@ -35,6 +35,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import IntegrityError
 
+from mutirao.model.jobs.job import LaneHead
 from mutirao.model.jobs.records import Scalar
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
@@ -44,12 +45,29 @@ from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
 from mutirao.sql.dialects.mysql.join_order import update_those
 from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
-from mutirao.sql.dialects.mysql.rules import RULES
 from mutirao.sql.dialects.mysql.words import DROP, WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
+from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.rules import claim
+from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.tables import job, live, subscription
 from mutirao.sql.schema.types import MICROS_PER_SECOND, Micros, to_micros
+
+
+class MysqlRules(LockAskWrite):
+    """Who looks for lanes puts into them what other programs have inserted."""
+
+    bracket = WORDS.transaction
+
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+        """Read the heads of all lanes."""
+        moment = yield from WORDS.place_inserted()
+        return (yield from claim.lanes(WORDS, queues, now or moment))
+
+
+RULES = MysqlRules(WORDS)
+
 
 _FINAL = ", ".join(f"'{kind}'" for kind in OutcomeKind if kind.final)
 # Nothing is added up until they are gone.

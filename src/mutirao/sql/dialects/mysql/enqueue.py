@@ -3,8 +3,7 @@
 from functools import partial
 
 from mutirao.sql.dialects.mysql.borrowed_sessions import abroad
-from mutirao.sql.dialects.mysql.enqueue_statements import GRAPH_STATEMENTS
-from mutirao.sql.dialects.mysql.inbox import INBOX_STATEMENTS
+from mutirao.sql.dialects.mysql.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake

@@ -1,7 +1,8 @@
-"""The statements for the rows of a graph on MariaDB."""
+"""The INSERTs of graphs and of the inbox on MariaDB."""
 
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements
+from mutirao.sql.enqueue.inbox import InboxStatements
 from mutirao.sql.schema.types import to_micros
 
 _UTF8 = "CHARACTER SET utf8mb4"  # MySQL takes the session's otherwise
@@ -33,4 +34,13 @@ GRAPH_STATEMENTS = GraphStatements(
     park="UPDATE json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) given"  # noqa: S608 (a constant)
     " STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = given.id"
     f" SET l.run_at = {to_micros(PARKED)}",
+)
+
+
+# What a transaction has written itself it reads whatever its isolation level.
+INBOX_STATEMENTS = InboxStatements(
+    write="""
+INSERT INTO mutirao_inbox (consumer, message) VALUES (?, ?)
+ON DUPLICATE KEY UPDATE times = times + 1""",
+    count="SELECT times FROM mutirao_inbox WHERE consumer = ? AND message = ?",
 )

@@ -15,10 +15,8 @@ from typing import NamedTuple
 from mutirao.model.jobs.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName, Placed, Unique, duplicate
-from mutirao.sql.dialects.postgresql.enqueue_rows import job_rows, live_rows
-from mutirao.sql.dialects.postgresql.enqueue_statements import GRAPH_STATEMENTS
-from mutirao.sql.dialects.postgresql.facts import PARAMETERS
-from mutirao.sql.dialects.postgresql.inbox import INBOX_STATEMENTS
+from mutirao.sql.dialects.postgresql.enqueue_rows import PARAMETERS, job_rows, live_rows
+from mutirao.sql.dialects.postgresql.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
 from mutirao.sql.dialects.postgresql.supersede import ask, judge
 from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (

@@ -1,22 +1,62 @@
-"""The rows of many jobs, as the bytes that PostgreSQL's COPY reads in its binary format.
+"""Rows of jobs as PostgreSQL takes them: as parameters of a statement, and as bytes of COPY.
+
+Parameters are simple types that the statements convert, so that codecs which a program has set on
+its connection do not matter.
 
 Jobs that share what was checked differ in arguments only: the rest of their rows is made once, and
 columns that none of them fills do not travel. That halves what a row costs its sender. Text is
 UTF-8.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from struct import Struct
 from typing import Any
 
+from sqlalchemy import BigInteger, Double, Integer, SmallInteger, Text
+
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.limits.fairness import fairness_value
 from mutirao.model.limits.limits import Whose
-from mutirao.sql.dialects.postgresql.facts import PACKED, number, text
 from mutirao.sql.drivers.steps import Load
 from mutirao.sql.enqueue.job_columns import FACTS, facts
+from mutirao.sql.schema.tables import Json, job
 from mutirao.sql.schema.types import to_micros
+
+length = Struct(">i").pack
+
+
+def number(code: str) -> Callable[[Any], bytes]:
+    """Return the conversion of numbers into fields of COPY, by their letter in `struct`."""
+    pack = Struct(f">i{code}")
+    return lambda value: pack.pack(pack.size - 4, value)
+
+
+def text(value: str) -> bytes:
+    """Return a text as a field of COPY."""
+    encoded = value.encode()
+    return length(len(encoded)) + encoded
+
+
+# By the type of a column: the type of a parameter (with its conversion), and the field of COPY.
+_TRAVEL: dict[type, tuple[str, Callable[[Any], bytes]]] = {
+    Text: ("text", text),
+    type(Json): ("text::json", text),
+    SmallInteger: ("integer", number("h")),
+    Integer: ("integer", number("i")),
+    BigInteger: ("bigint", number("q")),
+    Double: ("double precision", number("d")),
+}
+_OF = {name: _TRAVEL[type(job.c[name].type)] for name in FACTS}
+
+PACKED = {name: packed for name, (_, packed) in _OF.items()}
+
+# In the order of `mutirao.sql.enqueue.job_columns`, and when the job is due.
+PARAMETERS = {name: kind for name, (kind, _) in _OF.items()} | {
+    "run_at": "text::timestamptz",
+    "delay": "double precision",
+}
+
 
 Alike = dict[int, NewJob]  # one job of each kind, by the identity of what was checked
 Due = dict[int, datetime]  # when each kind is due

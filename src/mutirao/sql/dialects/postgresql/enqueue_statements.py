@@ -1,7 +1,8 @@
-"""The statements for the rows of a graph on PostgreSQL."""
+"""The INSERTs of graphs and of the inbox on PostgreSQL."""
 
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.enqueue.graphs import GraphStatements
+from mutirao.sql.enqueue.inbox import InboxStatements
 
 # Subqueries in an array: the live rows are looked up by key, however many there are.
 GRAPH_STATEMENTS = GraphStatements(
@@ -25,4 +26,12 @@ UPDATE mutirao_live SET run_at = {CONSTANTS["parked"]}
 WHERE id = ANY(ARRAY(
     SELECT blocked.id::bigint FROM json_array_elements_text(%s::text::json) AS blocked (id)
 ))""",  # noqa: S608 (our own constants)
+)
+
+
+# In REPEATABLE READ what another one has committed meanwhile is an error, and nothing is counted.
+INBOX_STATEMENTS = InboxStatements(
+    write="""
+INSERT INTO mutirao_inbox AS known (consumer, message) VALUES (%s::text, %s::text)
+ON CONFLICT (consumer, message) DO UPDATE SET times = known.times + 1 RETURNING times"""
 )

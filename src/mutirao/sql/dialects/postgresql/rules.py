@@ -19,7 +19,7 @@ from mutirao.model.limits.limits import PROVEN_ENOUGH
 from mutirao.model.webhooks.endpoints import USUAL_LIMIT
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.dialects.postgresql import limits, statements, supersede
-from mutirao.sql.dialects.postgresql.claim import ClaimRequest, asks_again
+from mutirao.sql.dialects.postgresql.limits import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale
 from mutirao.sql.drivers.steps import Asking, Execute, Row
 from mutirao.sql.rules import webhooks

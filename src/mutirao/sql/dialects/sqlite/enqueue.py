@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from mutirao.sql.dialects.sqlite.enqueue_statements import GRAPH_STATEMENTS
-from mutirao.sql.dialects.sqlite.inbox import INBOX_STATEMENTS
+from mutirao.sql.dialects.sqlite.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake

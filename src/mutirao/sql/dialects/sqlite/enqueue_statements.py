@@ -1,7 +1,8 @@
-"""The statements for the rows of a graph on SQLite."""
+"""The INSERTs of graphs and of the inbox on SQLite."""
 
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements
+from mutirao.sql.enqueue.inbox import InboxStatements
 from mutirao.sql.schema.types import to_micros
 
 
@@ -21,4 +22,11 @@ GRAPH_STATEMENTS = GraphStatements(
     f" SELECT {_each('step', 'gate')} FROM json_each(?)",
     park=f"UPDATE mutirao_live SET run_at = {to_micros(PARKED)}"  # noqa: S608 (a constant)
     " WHERE id IN (SELECT value FROM json_each(?))",
+)
+
+
+INBOX_STATEMENTS = InboxStatements(
+    write="""
+INSERT INTO mutirao_inbox (consumer, message) VALUES (?, ?)
+ON CONFLICT (consumer, message) DO UPDATE SET times = times + 1 RETURNING times"""
 )

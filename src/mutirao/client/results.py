@@ -1,4 +1,4 @@
-"""The waiting for the ends of jobs: many at once, by one listener per event loop.
+"""Waits for the ends of jobs, many at once, by one listener per event loop.
 
 With a notifier, an end is notified, and also checked every few seconds because a notification may
 be lost. Without one, it is polled, less and less often.
@@ -9,9 +9,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from weakref import WeakKeyDictionary
 
-from mutirao.aio import Backoff
-from mutirao.engine.loops import end_tasks
-from mutirao.engine.pulse import wait_for
+from mutirao.aio import Backoff, end_tasks, wait_for
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
 from mutirao.log import log
 from mutirao.model.jobs.records import Ending
