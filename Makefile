@@ -1,7 +1,7 @@
 # Each environment remembers in stamp files what was installed, so that a second run needs no network.
 VENV     := .venv
 BIN      := $(VENV)/bin
-SOURCES  := src tests $(wildcard benchmarks examples)
+SOURCES  := src conformance/src tests $(wildcard benchmarks examples)
 # Only what is imported needs to be compiled: two thirds of the time that pip takes were for the rest.
 INSTALL  := bin/python -m pip install -q --no-compile
 ARGS     :=
@@ -123,10 +123,10 @@ headers:
 	@touch $@ $*/.core $*/.postgresql $*/.mysql
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
-%/.dev: pyproject.toml | %/bin/python headers
+%/.dev: pyproject.toml conformance/pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' --group dev -c $*/constraints.txt
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' -e ./conformance --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
 

@@ -22,9 +22,9 @@ from tests.support.postgresql import PostgresServer
 if TYPE_CHECKING:
     from tests.support.rabbitmq import RabbitServer
 
-# The contract tests live in the package, for others' backends too; pytest explains asserts only
+# The contract tests are a package, for others' backends too; pytest explains asserts only
 # in test files unless told of more.
-pytest.register_assert_rewrite("mutirao.testing.conformance")
+pytest.register_assert_rewrite("mutirao_conformance")
 pytest_plugins = [
     f"tests.support.{name}" for name in ("scratch", "hangs", "slowest", "repeats", "clones")
 ]

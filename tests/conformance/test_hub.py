@@ -14,7 +14,7 @@ from mutirao.ports import Notifier, Store
 from mutirao.sql import migrations
 from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance import NotifierContract
+from mutirao_conformance import NotifierContract
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.hubs import hub
 from tests.support.mariadb import MariadbServer, empty

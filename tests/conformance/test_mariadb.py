@@ -35,10 +35,10 @@ from mutirao.sql.rules.fairness import Turns
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.types import to_micros
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance import DriverContract, NotifierContract, StoreContract
-from mutirao.testing.conformance.fairness import of as fair_of
-from mutirao.testing.conformance.fairness import tenants
-from mutirao.testing.conformance.kit import (
+from mutirao_conformance import DriverContract, NotifierContract, StoreContract
+from mutirao_conformance.fairness import of as fair_of
+from mutirao_conformance.fairness import tenants
+from mutirao_conformance.kit import (
     NOW,
     at,
     deadline,
@@ -52,8 +52,8 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
-from mutirao.testing.conformance.limits import limited
-from mutirao.testing.conformance.transactions import Watched
+from mutirao_conformance.limits import limited
+from mutirao_conformance.transactions import Watched
 from tests.support.mariadb import MysqlServer, empty
 from tests.support.waiting import soon, until
 

@@ -17,12 +17,12 @@ from mutirao.model.jobs.job import NewJob
 from mutirao.model.keys.uniqueness import How, Placed
 from mutirao.sql import migrations
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.enqueueing import EnqueueingContract
-from mutirao.testing.conformance.kit import deadline, due, finish, join, put, take, take_one
-from mutirao.testing.conformance.repeated import RepeatedContract, told
-from mutirao.testing.conformance.supersede import SupersedeContract, activity
-from mutirao.testing.conformance.uniqueness import UniquenessContract, keyed, live_jobs
-from mutirao.testing.conformance.versions import VersionsContract
+from mutirao_conformance.enqueueing import EnqueueingContract
+from mutirao_conformance.kit import deadline, due, finish, join, put, take, take_one
+from mutirao_conformance.repeated import RepeatedContract, told
+from mutirao_conformance.supersede import SupersedeContract, activity
+from mutirao_conformance.uniqueness import UniquenessContract, keyed, live_jobs
+from mutirao_conformance.versions import VersionsContract
 from tests.support.mariadb import MysqlServer, empty
 from tests.support.waiting import until
 

@@ -12,7 +12,7 @@ from sqlalchemy.exc import InvalidRequestError
 from mutirao.errors import StoreRefused
 from mutirao.ports import Store
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, join, put, take_one
+from mutirao_conformance.kit import due, join, put, take_one
 from tests.conformance import test_mariadb as mariadb
 from tests.support.mariadb import MysqlServer
 

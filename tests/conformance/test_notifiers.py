@@ -16,9 +16,9 @@ from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier, Store
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance import NotifierContract
-from mutirao.testing.conformance.kit import at, deadline, due, join, put
-from mutirao.testing.conformance.notifier import IDLE, listening, until
+from mutirao_conformance import NotifierContract
+from mutirao_conformance.kit import at, deadline, due, join, put
+from mutirao_conformance.notifier import IDLE, listening, until
 
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 

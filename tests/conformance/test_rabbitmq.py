@@ -29,10 +29,11 @@ from mutirao.model.brokers.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.model.findings import Level
 from mutirao.ports import Transport
 from mutirao.ports.events import EventFeed, TellsEvents
-from mutirao.testing.conformance import EventsContract, TransportContract
-from mutirao.testing.conformance.events import ALL, event
-from mutirao.testing.conformance.kit import deadline
-from mutirao.testing.conformance.transport import (
+from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, topology
+from mutirao_conformance import EventsContract, TransportContract
+from mutirao_conformance.events import ALL, event
+from mutirao_conformance.kit import deadline
+from mutirao_conformance.transport import (
     CAUSE,
     OTHER,
     QUEUE,
@@ -44,7 +45,6 @@ from mutirao.testing.conformance.transport import (
     receive,
     settle,
 )
-from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, topology
 from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
 from tests.support.waiting import until
 

@@ -10,11 +10,11 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mutirao.testing.conformance.changing import ChangeContract
-from mutirao.testing.conformance.changing_limits import ChangingLimitsContract
-from mutirao.testing.conformance.limited_graphs import LimitedGraphsContract
-from mutirao.testing.conformance.redriving import RedriveContract
-from mutirao.testing.conformance.results import ResultsContract
+from mutirao_conformance.changing import ChangeContract
+from mutirao_conformance.changing_limits import ChangingLimitsContract
+from mutirao_conformance.limited_graphs import LimitedGraphsContract
+from mutirao_conformance.redriving import RedriveContract
+from mutirao_conformance.results import ResultsContract
 from tests.support.company import Company
 from tests.support.crew import Crew, hire_crew
 from tests.support.postgresql import PostgresServer

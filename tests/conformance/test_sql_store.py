@@ -15,8 +15,8 @@ from mutirao.errors import ConfigurationError, SchemaMissing
 from mutirao.ports import Store
 from mutirao.sql import migrations
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance import DriverContract, StoreContract
-from mutirao.testing.conformance.kit import (
+from mutirao_conformance import DriverContract, StoreContract
+from mutirao_conformance.kit import (
     NOW,
     at,
     deadline,
@@ -29,7 +29,7 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
-from mutirao.testing.conformance.transactions import Watched
+from mutirao_conformance.transactions import Watched
 from tests.support.emptying import empty
 from tests.support.postgresql import PostgresServer
 

@@ -11,10 +11,10 @@ import boto3
 import pytest
 
 from mutirao.ports import Transport
-from mutirao.testing.conformance import TransportContract
-from mutirao.testing.conformance.transport import OTHER, QUEUE, PublishForeign
 from mutirao.transports.sqs import SQS
 from mutirao.transports.sqs.names import queue_name
+from mutirao_conformance import TransportContract
+from mutirao_conformance.transport import OTHER, QUEUE, PublishForeign
 from tests.support.servers import free_port
 from tests.support.sqs import USUAL
 from tests.support.sqs_faults import FakeSqs

@@ -6,7 +6,7 @@ from collections import defaultdict
 
 import pytest
 
-from mutirao.testing.conformance import NotifierContract, StoreContract
+from mutirao_conformance import NotifierContract, StoreContract
 
 
 @pytest.mark.parametrize("contract", [StoreContract, NotifierContract])

@@ -9,10 +9,12 @@ import pytest
 from mutirao.model.brokers.message import Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import Drops, EventFeed, TellsEvents
-from mutirao.testing.conformance import EventsContract, TransportContract
-from mutirao.testing.conformance.events import event
-from mutirao.testing.conformance.kit import deadline
-from mutirao.testing.conformance.transport import (
+from mutirao.transports.memory import MemoryTransport
+from mutirao.transports.telling import EventBuffer
+from mutirao_conformance import EventsContract, TransportContract
+from mutirao_conformance.events import event
+from mutirao_conformance.kit import deadline
+from mutirao_conformance.transport import (
     OTHER,
     QUEUE,
     PublishForeign,
@@ -20,8 +22,6 @@ from mutirao.testing.conformance.transport import (
     publish,
     receive,
 )
-from mutirao.transports.memory import MemoryTransport
-from mutirao.transports.telling import EventBuffer
 
 
 class TestMemoryTransport(TransportContract):

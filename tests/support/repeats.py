@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from mutirao.testing.conformance import DriverContract, StoreContract
+from mutirao_conformance import DriverContract, StoreContract
 
 Share = Callable[[int], int]
 LESS = 3  # one of so many examples is tried: what each run draws anew adds up over the runs

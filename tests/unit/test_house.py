@@ -23,6 +23,7 @@ from tests.support import import_spy
 
 ROOT = Path(__file__).parents[2]
 SOURCES = sorted((ROOT / "src").rglob("*.py"))
+CONFORMANCE = sorted((ROOT / "conformance/src").rglob("*.py"))
 TESTS = sorted((ROOT / "tests").rglob("*.py"))
 SQL = sorted((ROOT / "src").rglob("*.sql"))
 LONG_FILE, LONGEST_FILE = 500, 800
@@ -97,7 +98,8 @@ def test_files_are_short() -> None:
 
     A file is one thing: it is not cut in two to please a number.
     """
-    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in SOURCES}
+    paths = [*SOURCES, *CONFORMANCE]
+    lengths = {path.relative_to(ROOT): len(path.read_text().splitlines()) for path in paths}
     assert len(lengths) > 4
     assert {path: length for path, length in lengths.items() if length > LONGEST_FILE} == {}
     for path, length in lengths.items():
@@ -107,7 +109,8 @@ def test_files_are_short() -> None:
 
 def test_functions_are_short() -> None:
     """A function past 60 lines does more than one thing."""
-    found = {path.relative_to(ROOT): list(long_functions(path.read_text())) for path in SOURCES}
+    paths = [*SOURCES, *CONFORMANCE]
+    found = {path.relative_to(ROOT): list(long_functions(path.read_text())) for path in paths}
     assert {path: functions for path, functions in found.items() if functions} == {}
 
 
@@ -205,7 +208,7 @@ def test_no_test_is_skipped() -> None:
     """A backend that is not there is an error; a test that does not apply is not written."""
     skips = {"pytest.skip", "pytest.xfail", "pytest.importorskip"}
     skips |= {f"pytest.mark.{mark}" for mark in ("skip", "skipif", "xfail")}
-    found = {path.relative_to(ROOT): names(path) & skips for path in TESTS}
+    found = {path.relative_to(ROOT): names(path) & skips for path in [*TESTS, *CONFORMANCE]}
     assert len(found) > 5
     assert {path: marks for path, marks in found.items() if marks} == {}
 
@@ -213,6 +216,7 @@ def test_no_test_is_skipped() -> None:
 def test_importing_does_nothing_else() -> None:
     """Importing any module reads no environment, connects to nothing and writes nothing."""
     assert offences_of_importing("mutirao") == []
+    assert offences_of_importing("mutirao_conformance", ROOT / "conformance/src") == []
 
 
 @pytest.mark.parametrize(
@@ -245,7 +249,8 @@ def classes(source: str) -> list[str]:
 
 def test_no_class_has_the_name_of_another() -> None:
     """One name for one thing: but what each driver has, and a protocol with what keeps to it."""
-    found = [name for path in SOURCES for name in classes(path.read_text())]
+    paths = [*SOURCES, *CONFORMANCE]
+    found = [name for path in paths for name in classes(path.read_text())]
     assert {name for name in found if found.count(name) > 1} == {"OwnConnection", "Endings"}
 
 

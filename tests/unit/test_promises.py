@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from mutirao.testing.conformance import NotifierContract, StoreContract
+from mutirao_conformance import NotifierContract, StoreContract
 from tests.conformance.test_mariadb import TestMariadb as OnMariadb
 from tests.conformance.test_notifiers import TestPostgresqlNotifier as PostgresqlHears
 from tests.conformance.test_notifiers import TestSqliteNotifier as SqliteHears

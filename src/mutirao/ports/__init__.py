@@ -1,6 +1,6 @@
 """The protocols between the engine and the outside world, with their contracts.
 
-A backend implements these and passes the suites in `mutirao.testing.conformance`; the engine knows
+A backend implements these and passes the suites in `mutirao_conformance`; the engine knows
 nothing else about it.
 """
 

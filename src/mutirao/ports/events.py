@@ -1,4 +1,4 @@
-"""The port to a broker that tells of events; `testing.conformance.events` tests it.
+"""The port to a broker that tells of events; `mutirao_conformance.events` tests it.
 
 Events are for people who watch. None is confirmed or kept, and none slows the work: what there is
 no room for is dropped, counted, and told.

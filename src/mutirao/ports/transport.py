@@ -1,4 +1,4 @@
-"""The port to a broker that carries messages to workers. `testing.conformance.transport` tests it.
+"""The port to a broker that carries messages to workers. `mutirao_conformance.transport` tests it.
 
 A transport belongs to no event loop: it may be used from several, and has connections of its own
 in each. It is never a store: what it promises is written here, and no more.

@@ -2,7 +2,7 @@
 
 `capture` keeps enqueued jobs and asserts about them, `inline` runs them at once, `drain`
 and `adrain` run what is due in a real database. `mutirao.testing.fixtures` has pytest fixtures,
-`mutirao.testing.conformance` the suites that third-party backends pass.
+and the distribution `mutirao-conformance` the suites that third-party backends pass.
 """
 
 from mutirao.testing.capturing import Captured, capture, inline

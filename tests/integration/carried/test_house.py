@@ -16,7 +16,7 @@ from mutirao.errors import ConfigurationError, TransportError
 from mutirao.model.brokers.doorbell import doorbells_of
 from mutirao.model.brokers.message import Message
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import newcomer
+from mutirao_conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
 from tests.support.waiting import until
 

@@ -12,14 +12,14 @@ import pytest
 
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.endpoints import attempt, came, claimed, delivered, endpoint
-from mutirao.testing.conformance.kit import finish, join
 from mutirao.webhooks import new_secret
+from mutirao_conformance.endpoints import attempt, came, claimed, delivered, endpoint
+from mutirao_conformance.kit import finish, join
 from tests.integration.cli.conftest import Shell
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/endpoints.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/endpoints.py"
 )
 
 APP = "shop:app"

@@ -11,7 +11,7 @@ from mutirao.model.jobs.records import JobFilter
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/enqueueing.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/enqueueing.py"
 )
 
 

@@ -14,7 +14,7 @@ from mutirao.sql.store.jobs import SqlStore
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/graphs.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/graphs.py"
 )
 
 APP = "shop:app"

@@ -10,11 +10,11 @@ import pytest
 from mutirao.model.federation.hosts import Host, HostState, fails
 from mutirao.model.jobs.job import NewJob, OutcomeKind
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import FAR_AHEAD, ended, join, take
+from mutirao_conformance.kit import FAR_AHEAD, ended, join, take
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/federation.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/federation.py"
 )
 
 APP = "shop:app"

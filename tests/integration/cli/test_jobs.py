@@ -13,7 +13,7 @@ from tests.integration.cli.conftest import Shell
 from tests.support.history import FAILED
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/records.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/records.py"
 )
 
 _INTO = """

@@ -7,7 +7,7 @@ import pytest
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/limits.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/limits.py"
 )
 
 APP = "shop:app"

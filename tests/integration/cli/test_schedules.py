@@ -8,12 +8,12 @@ import pytest
 
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules import schedule_rules
-from mutirao.testing.conformance.kit import NOW
-from mutirao.testing.conformance.schedules import scheduled
+from mutirao_conformance.kit import NOW
+from mutirao_conformance.schedules import scheduled
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/schedules.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/schedules.py"
 )
 
 APP = "shop:app"

@@ -11,7 +11,7 @@ from mutirao.testing import drain
 from tests.integration.cli.conftest import Shell
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/topics.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/topics.py"
 )
 
 APP = "shop:app"

@@ -18,8 +18,8 @@ from mutirao.model.topics.subscriptions import WhenDead
 from mutirao.model.topics.topics import task_of
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import job_of
-from mutirao.testing.conformance.topics import subscription
+from mutirao_conformance.kit import job_of
+from mutirao_conformance.topics import subscription
 from tests.integration.cost import recorded
 from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import metered

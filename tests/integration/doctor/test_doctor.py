@@ -21,7 +21,7 @@ from mutirao.sql.dialects.postgresql import health_checks as of_postgresql
 from mutirao.sql.dialects.sqlite import health_checks as of_sqlite
 from mutirao.sql.statements import doctor
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.schedules import plan, scheduled
+from mutirao_conformance.schedules import plan, scheduled
 from tests.support.history import make_history, opened
 from tests.support.waiting import DEADLINE, until
 

@@ -12,7 +12,7 @@ from time import monotonic
 
 from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import newcomer
+from mutirao_conformance.kit import newcomer
 
 
 async def race(url: str, kill_after: int) -> None:

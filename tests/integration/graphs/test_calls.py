@@ -24,7 +24,9 @@ from mutirao import (
 from mutirao.errors import InvalidArguments, InvalidGraph, InvalidJob, InvalidTask, UnknownGraph
 from mutirao.testing import capture, drain, inline
 
-pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/graphs.py")
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="conformance/src/mutirao_conformance/graphs.py"
+)
 
 
 def double(n: int) -> int:

@@ -20,7 +20,7 @@ from mutirao.model.graphs.graph_plan import plan
 from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import GraphState, JobFilter
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import at, ended, newcomer
+from mutirao_conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
 from tests.support.repeats import Share
 

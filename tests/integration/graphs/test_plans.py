@@ -13,8 +13,8 @@ from mutirao.model.jobs.job import NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema.tables import edge, gate, graph, live, result, step
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.graphs import write_graph
-from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, ended, join, take
+from mutirao_conformance.graphs import write_graph
+from mutirao_conformance.kit import FAR_AHEAD, NOW, ended, join, take
 
 MANY, FIRST = 20_000, 1_000_000  # rows of others, and their first id
 TABLES = ("step", "live", "edge", "gate", "graph", "result", "job", "attempt", "waiter")

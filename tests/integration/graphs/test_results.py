@@ -35,7 +35,9 @@ from tests.integration.graphs import shop
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.waiting import DEADLINE, soon, until
 
-pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/results.py")
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="conformance/src/mutirao_conformance/results.py"
+)
 
 
 @dataclass

@@ -20,7 +20,7 @@ from mutirao.hub.service import HubSettings, serving
 from mutirao.model.jobs.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
-from mutirao.testing.conformance.notifier import listening
+from mutirao_conformance.notifier import listening
 from tests.support.hubs import hub
 from tests.support.waiting import soon, until
 

@@ -28,7 +28,7 @@ from mutirao.model.jobs.job import LaneHead, Wake
 from mutirao.notifiers.hub import HubNotifier
 from mutirao.notifiers.telling import HubTeller
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.notifier import listening
+from mutirao_conformance.notifier import listening
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.hubs import hub, hub_process
 from tests.support.postgresql import PostgresServer

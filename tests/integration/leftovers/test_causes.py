@@ -14,9 +14,9 @@ from mutirao.model.jobs.job import NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.statements import doctor
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import NOW, at, finish, join, put, put_finished, take
-from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.kit import NOW, at, finish, join, put, put_finished, take
+from mutirao_conformance.supersede import activity
+from mutirao_conformance.uniqueness import keyed
 from tests.support.history import opened
 
 NOTHING = ["nothing was left behind"]

@@ -12,11 +12,11 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.statements import doctor
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.graphs import a, write_graph
-from mutirao.testing.conformance.kit import NOW, due, join, put, take
-from mutirao.testing.conformance.limits import limited
-from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.graphs import a, write_graph
+from mutirao_conformance.kit import NOW, due, join, put, take
+from mutirao_conformance.limits import limited
+from mutirao_conformance.supersede import activity
+from mutirao_conformance.uniqueness import keyed
 from tests.support.history import opened
 
 

@@ -10,8 +10,8 @@ from sqlalchemy import create_engine, text
 from mutirao import JobState, Mutirao, Retry
 from mutirao.model.keys.uniqueness import OnConflict
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.fairness import of, tenants
-from mutirao.testing.conformance.kit import join, put, take
+from mutirao_conformance.fairness import of, tenants
+from mutirao_conformance.kit import join, put, take
 from tests.integration.limits.test_race import worker
 from tests.integration.limits.test_working import all_done
 from tests.integration.worker.kit import ended, working

@@ -22,7 +22,7 @@ from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.limits.limits import Limit, Rule, pause_of
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import at, ended, newcomer, take
+from mutirao_conformance.kit import at, ended, newcomer, take
 from tests.integration.conftest import OpenStores
 from tests.support.repeats import Share
 

@@ -10,7 +10,7 @@ import pytest
 from mutirao import Job, JobState, Limit, Mutirao
 from mutirao.errors import InvalidLimit, InvalidTask, UnknownLimit
 from mutirao.model.limits.limits import LimitOrigin
-from mutirao.testing.conformance.kit import NOW
+from mutirao_conformance.kit import NOW
 from tests.integration.worker.kit import ended, never_polling, until_state
 from tests.support.waiting import until
 

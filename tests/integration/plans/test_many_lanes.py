@@ -16,7 +16,7 @@ from mutirao.sql import migrations
 from mutirao.sql.drivers.pymysql import OwnPyMysqlDriver
 from mutirao.sql.statements import doctor, lanes
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import join, put
+from mutirao_conformance.kit import join, put
 from tests.support.history import opened
 from tests.support.mariadb import MysqlServer
 

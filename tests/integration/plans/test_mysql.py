@@ -23,8 +23,8 @@ from mutirao.sql import migrations
 from mutirao.sql.drivers.mysql import OwnMysqlDriver
 from mutirao.sql.drivers.steps import Execute, Request, Rows
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.endpoints import attempt
-from mutirao.testing.conformance.kit import ended, newcomer
+from mutirao_conformance.endpoints import attempt
+from mutirao_conformance.kit import ended, newcomer
 from tests.support.mariadb import MysqlServer
 
 FINISHED, LIVE = 20_000, 6_000

@@ -15,8 +15,8 @@ from mutirao.model.jobs.job import Claim, NewJob, NewWorker, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import job_of, take
-from mutirao.testing.conformance.topics import Noted, publish, subscribe
+from mutirao_conformance.kit import job_of, take
+from mutirao_conformance.topics import Noted, publish, subscribe
 from tests.integration.plans.wire import Cost, Wire
 from tests.support.postgresql import PostgresServer
 

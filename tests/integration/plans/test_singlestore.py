@@ -22,7 +22,7 @@ from mutirao.sql.dialects import singlestore
 from mutirao.sql.dialects.singlestore import RULES
 from mutirao.sql.migrations import ddl
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, ended, join
+from mutirao_conformance.kit import due, ended, join
 from tests.integration.plans.test_mysql import listening
 from tests.support.mariadb import MysqlServer
 from tests.support.singlestore import Table, lint

@@ -21,7 +21,7 @@ from mutirao.errors import (
 from mutirao.webhooks import new_secret
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", "mysql", decided="src/mutirao/testing/conformance/many.py"
+    "postgresql", "mysql", decided="conformance/src/mutirao_conformance/many.py"
 )
 
 URL = "https://erp.example/hook"

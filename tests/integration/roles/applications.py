@@ -13,13 +13,13 @@ from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.sql.dialects.postgresql.enqueue import MAX_JOBS_PER_INSERT
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.fairness import of
-from mutirao.testing.conformance.graphs import a, returned, write_graph
-from mutirao.testing.conformance.kit import NOW, due, join, put, take
-from mutirao.testing.conformance.repeated import told
-from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.uniqueness import keyed, placed
-from mutirao.testing.conformance.versions import version
+from mutirao_conformance.fairness import of
+from mutirao_conformance.graphs import a, returned, write_graph
+from mutirao_conformance.kit import NOW, due, join, put, take
+from mutirao_conformance.repeated import told
+from mutirao_conformance.supersede import activity
+from mutirao_conformance.uniqueness import keyed, placed
+from mutirao_conformance.versions import version
 from tests.integration.roles.duties import duty
 
 

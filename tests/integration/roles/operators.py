@@ -19,12 +19,12 @@ from mutirao.model.topics.subscriptions import Replay
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
-from mutirao.testing.conformance.endpoints import delivered as delivered_to
-from mutirao.testing.conformance.fairness import of
-from mutirao.testing.conformance.federation import HOST, SAID, fail_host
-from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
-from mutirao.testing.conformance.kit import (
+from mutirao_conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
+from mutirao_conformance.endpoints import delivered as delivered_to
+from mutirao_conformance.fairness import of
+from mutirao_conformance.federation import HOST, SAID, fail_host
+from mutirao_conformance.graphs import DEAD, a, returned, taking, write_graph
+from mutirao_conformance.kit import (
     FAR_AHEAD,
     NOW,
     at,
@@ -38,12 +38,12 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
-from mutirao.testing.conformance.limits import of as of_tenant
-from mutirao.testing.conformance.ordering import dies_in_order
-from mutirao.testing.conformance.schedules import order, plan, scheduled
-from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.topics import delivered, subscription
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.limits import of as of_tenant
+from mutirao_conformance.ordering import dies_in_order
+from mutirao_conformance.schedules import order, plan, scheduled
+from mutirao_conformance.supersede import activity
+from mutirao_conformance.topics import delivered, subscription
+from mutirao_conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
 
 

@@ -11,7 +11,7 @@ import pytest
 from mutirao.errors import SchemaMissing, StoreUnavailable
 from mutirao.sql import migrations
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due
+from mutirao_conformance.kit import due
 from tests.integration.roles import applications, operators, workers
 from tests.integration.roles.duties import DUTIES, Duty, duties_of
 from tests.integration.roles.trial import Trial, of_its_own

@@ -16,7 +16,7 @@ from mutirao.model.jobs.job import OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema.tables import kept
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import FAR_AHEAD, due, ended, join, put, put_finished, take
+from mutirao_conformance.kit import FAR_AHEAD, due, ended, join, put, put_finished, take
 from tests.integration.roles import applications, operators, workers
 from tests.integration.roles.duties import duties_of
 from tests.integration.roles.trial import Trial

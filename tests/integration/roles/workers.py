@@ -18,7 +18,7 @@ from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import TICKS_KEPT_PER_SCHEDULE, CatchUp
 from mutirao.sql.schema import tables
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.endpoints import (
+from mutirao_conformance.endpoints import (
     ERP,
     TERMS,
     attempt,
@@ -27,10 +27,10 @@ from mutirao.testing.conformance.endpoints import (
     endpoint,
     fail,
 )
-from mutirao.testing.conformance.fairness import of
-from mutirao.testing.conformance.federation import HOST, SAID, fail_host
-from mutirao.testing.conformance.graphs import DEAD, a, returned, taking, write_graph
-from mutirao.testing.conformance.kit import (
+from mutirao_conformance.fairness import of
+from mutirao_conformance.federation import HOST, SAID, fail_host
+from mutirao_conformance.graphs import DEAD, a, returned, taking, write_graph
+from mutirao_conformance.kit import (
     FAR_AHEAD,
     NOW,
     at,
@@ -42,13 +42,13 @@ from mutirao.testing.conformance.kit import (
     take,
     take_one,
 )
-from mutirao.testing.conformance.limits import of as of_tenant
-from mutirao.testing.conformance.ordering import dies_in_order
-from mutirao.testing.conformance.schedules import scheduled
-from mutirao.testing.conformance.supersede import activity
-from mutirao.testing.conformance.topics import fan_out, publish, subscription
-from mutirao.testing.conformance.transactions import Watched, run
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.limits import of as of_tenant
+from mutirao_conformance.ordering import dies_in_order
+from mutirao_conformance.schedules import scheduled
+from mutirao_conformance.supersede import activity
+from mutirao_conformance.topics import fan_out, publish, subscription
+from mutirao_conformance.transactions import Watched, run
+from mutirao_conformance.uniqueness import keyed
 from tests.integration.roles.duties import duty
 
 

@@ -20,8 +20,8 @@ from mutirao.model.schedules.schedule import MAX_DUE_NAMES, Agenda, TickResult
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import NOW, at, join
-from mutirao.testing.conformance.schedules import plan, scheduled
+from mutirao_conformance.kit import NOW, at, join
+from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows
 from tests.integration.schedules.test_working import scheduler
 

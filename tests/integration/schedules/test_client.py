@@ -21,7 +21,7 @@ from mutirao.errors import (
 from mutirao.model.jobs.job import NewJob
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/schedules.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/schedules.py"
 )
 
 HOUR = timedelta(hours=1)

@@ -23,8 +23,8 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, ScheduleFacts
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import NOW, at
-from mutirao.testing.conformance.schedules import order, plan, scheduled
+from mutirao_conformance.kit import NOW, at
+from mutirao_conformance.schedules import order, plan, scheduled
 from tests.integration.conftest import OpenStores
 from tests.support.repeats import Share
 

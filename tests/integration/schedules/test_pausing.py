@@ -15,7 +15,9 @@ from tests.integration.worker import children
 from tests.integration.worker.kit import ended, never_polling
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/pausing.py")
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="conformance/src/mutirao_conformance/pausing.py"
+)
 
 PAUSED, ACTIVE = ScheduleStatus.PAUSED, ScheduleStatus.ACTIVE
 FAST: dict[str, Any] = {"heartbeat": 0.2}  # and the usual expiry: a busy machine stands still

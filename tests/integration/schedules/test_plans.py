@@ -15,8 +15,8 @@ from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements import schedules
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import FAR_AHEAD, NOW
-from mutirao.testing.conformance.schedules import scheduled
+from mutirao_conformance.kit import FAR_AHEAD, NOW
+from mutirao_conformance.schedules import scheduled
 
 MANY = 3_000
 

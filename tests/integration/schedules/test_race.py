@@ -19,8 +19,8 @@ from mutirao import Mutirao
 from mutirao.model.schedules import schedule_rules
 from mutirao.sql.statements.schedule_changes import Amending
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import at
-from mutirao.testing.conformance.schedules import plan, scheduled
+from mutirao_conformance.kit import at
+from mutirao_conformance.schedules import plan, scheduled
 from tests.support.waiting import until
 
 ROOT = Path(__file__).parents[3]

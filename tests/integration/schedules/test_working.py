@@ -22,12 +22,14 @@ from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.sql.schema.tables import tick
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import at, join
-from mutirao.testing.conformance.schedules import plan, scheduled
+from mutirao_conformance.kit import at, join
+from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/ticks.py")
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="conformance/src/mutirao_conformance/ticks.py"
+)
 
 FAST: dict[str, Any] = {"heartbeat": 0.2, "expiry": 1.0}
 

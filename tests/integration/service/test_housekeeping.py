@@ -25,7 +25,7 @@ from tests.support.history import make_history, opened
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/housekeeping.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/housekeeping.py"
 )
 
 

@@ -17,7 +17,7 @@ from tests.integration.worker.kit import ended, until_state, working
 from tests.support.waiting import until, wait_until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/concurrency.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/concurrency.py"
 )
 
 MANY = 2_000

@@ -22,7 +22,7 @@ from mutirao.errors import (
 )
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/enqueueing.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/enqueueing.py"
 )
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)

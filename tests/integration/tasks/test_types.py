@@ -17,7 +17,7 @@ from mutirao import Mutirao
 from tests.integration.worker.kit import ended, outcomes, working
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/enqueueing.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/enqueueing.py"
 )
 
 

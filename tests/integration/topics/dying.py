@@ -16,8 +16,8 @@ from sqlalchemy import Engine, event
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.store import features
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import join, take
-from mutirao.testing.conformance.topics import fan_out
+from mutirao_conformance.kit import join, take
+from mutirao_conformance.topics import fan_out
 
 A_PART = 3  # subscriptions
 

@@ -29,7 +29,7 @@ from mutirao.errors import (
     UnknownTopic,
 )
 from mutirao.testing import capture, drain
-from mutirao.testing.conformance.kit import NOW
+from mutirao_conformance.kit import NOW
 from tests.integration.topics.failing import failing
 
 

@@ -15,8 +15,8 @@ import pytest
 from mutirao.model.keys.uniqueness import OnConflict, Unique
 from mutirao.sql.store import features
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import at, join, take
-from mutirao.testing.conformance.topics import (
+from mutirao_conformance.kit import at, join, take
+from mutirao_conformance.topics import (
     deliveries,
     fan_out,
     publish,

@@ -14,8 +14,8 @@ from mutirao.sql.dialects.postgresql import admin
 from mutirao.sql.schema import tables
 from mutirao.sql.statements.topics import FanOut
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import job_of, join, take
-from mutirao.testing.conformance.topics import (
+from mutirao_conformance.kit import job_of, join, take
+from mutirao_conformance.topics import (
     deliveries,
     fan_out,
     publish,

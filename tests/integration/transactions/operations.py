@@ -20,9 +20,9 @@ from mutirao.model.keys.uniqueness import OnConflict, Unique
 from mutirao.model.limits.limits import Limit, pause_of
 from mutirao.model.schedules import schedule_rules
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.graphs import write_graph
-from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, at, due, ended, finish, join, put, take
-from mutirao.testing.conformance.schedules import order, plan, scheduled
+from mutirao_conformance.graphs import write_graph
+from mutirao_conformance.kit import FAR_AHEAD, NOW, at, due, ended, finish, join, put, take
+from mutirao_conformance.schedules import order, plan, scheduled
 from tests.integration.transactions.kit import Others
 from tests.integration.transactions.locks import ADVISORY
 

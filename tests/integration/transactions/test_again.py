@@ -10,7 +10,7 @@ import pytest
 from mutirao.errors import StoreBusy
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, ended, join, put, take
+from mutirao_conformance.kit import due, ended, join, put, take
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon

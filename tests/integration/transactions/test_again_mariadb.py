@@ -19,9 +19,9 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.sql import migrations
 from mutirao.sql.dialects.mysql import session
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, ended, ids_of, join, put, take, take_one
-from mutirao.testing.conformance.limits import limited, of
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.kit import due, ended, ids_of, join, put, take, take_one
+from mutirao_conformance.limits import limited, of
+from mutirao_conformance.uniqueness import keyed
 from tests.support.history import opened
 from tests.support.mariadb import MysqlServer, empty
 from tests.support.waiting import soon, until

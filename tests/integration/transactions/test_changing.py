@@ -12,7 +12,7 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.limits.limits import Limit
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import NOW, due, finish, ids_of, join, put, take, take_one
+from mutirao_conformance.kit import NOW, due, finish, ids_of, join, put, take, take_one
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon

@@ -15,8 +15,8 @@ from mutirao import JobState, Mutirao
 from mutirao.errors import StoreBusy
 from mutirao.model.jobs.job import Job
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import NOW, finish, join, lane, put, take
-from mutirao.testing.conformance.limits import limited, of
+from mutirao_conformance.kit import NOW, finish, join, lane, put, take
+from mutirao_conformance.limits import limited, of
 from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import soon

@@ -11,8 +11,8 @@ import pytest
 from mutirao.model.jobs.job import Gives, JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
-from mutirao.testing.conformance.transactions import Watched
+from mutirao_conformance.kit import due, job_of, join, put, take_one
+from mutirao_conformance.transactions import Watched
 
 PLAIN = "INSERT INTO receipt VALUES (1)"
 VALUES = "INSERT INTO receipt VALUES (%s)"

@@ -21,10 +21,10 @@ from mutirao.model.jobs.job import Claim, NewJob
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import OnConflict, Placed, Unique
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.fairness import of
-from mutirao.testing.conformance.kit import due, ended, finish, join, take
-from mutirao.testing.conformance.limits import limited
-from mutirao.testing.conformance.uniqueness import live_jobs
+from mutirao_conformance.fairness import of
+from mutirao_conformance.kit import due, ended, finish, join, take
+from mutirao_conformance.limits import limited
+from mutirao_conformance.uniqueness import live_jobs
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 

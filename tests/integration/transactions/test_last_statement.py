@@ -9,8 +9,8 @@ from mutirao.errors import StoreError, StoreRefused
 from mutirao.model.jobs.job import Gives, JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
-from mutirao.testing.conformance.transactions import Handler, Watched
+from mutirao_conformance.kit import due, job_of, join, put, take_one
+from mutirao_conformance.transactions import Handler, Watched
 
 TABLES = """
 CREATE TABLE shelf (id integer PRIMARY KEY);

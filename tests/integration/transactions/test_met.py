@@ -12,7 +12,7 @@ from mutirao.model.jobs.job import OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
-from mutirao.testing.conformance.kit import FAR_AHEAD, NOW, ended, join, put, take_one
+from mutirao_conformance.kit import FAR_AHEAD, NOW, ended, join, put, take_one
 from tests.integration.transactions.kit import Others
 from tests.integration.transactions.locks import holding
 from tests.integration.transactions.operations import (

@@ -11,10 +11,10 @@ from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import ended, finish, join, take_one
-from mutirao.testing.conformance.repeated import sent, told
-from mutirao.testing.conformance.uniqueness import keyed, live_jobs, placed, state_of
-from mutirao.testing.conformance.versions import version
+from mutirao_conformance.kit import ended, finish, join, take_one
+from mutirao_conformance.repeated import sent, told
+from mutirao_conformance.uniqueness import keyed, live_jobs, placed, state_of
+from mutirao_conformance.versions import version
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon

@@ -19,8 +19,8 @@ from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import OnConflict, Unique
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.graphs import write_graph
-from mutirao.testing.conformance.kit import due, join, put, take
+from mutirao_conformance.graphs import write_graph
+from mutirao_conformance.kit import due, join, put, take
 from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon

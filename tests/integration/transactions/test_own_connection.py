@@ -14,8 +14,8 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, job_of, join, put, take_one
-from mutirao.testing.conformance.transactions import Watched
+from mutirao_conformance.kit import due, job_of, join, put, take_one
+from mutirao_conformance.transactions import Watched
 from tests.support.waiting import until
 
 KINDS = ["plain", "coroutine"]

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import due, put
+from mutirao_conformance.kit import due, put
 from tests.integration.troubles.conftest import DRIVERS
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import soon

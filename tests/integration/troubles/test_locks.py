@@ -13,7 +13,7 @@ from mutirao import Job, Limit, Mutirao
 from mutirao.errors import StoreBusy
 from mutirao.model.limits.fairness import fair_lane
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import at, due, ids_of, join, lane, put, take
+from mutirao_conformance.kit import at, due, ids_of, join, lane, put, take
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer

@@ -8,7 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao import Job, JobState, Mutirao
-from mutirao.testing.conformance.kit import join
+from mutirao_conformance.kit import join
 from tests.integration.worker.kit import LIVE, ended, until_state, working
 from tests.support.waiting import until
 

@@ -20,7 +20,7 @@ from mutirao.notifiers.postgresql import PostgresqlNotifier
 from mutirao.ports import Store
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.store import jobs as sql_store
-from mutirao.testing.conformance.kit import NOW, at, due, ended, join, lane, put, take_one
+from mutirao_conformance.kit import NOW, at, due, ended, join, lane, put, take_one
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer

@@ -15,7 +15,7 @@ from sqlalchemy import JSON, Text, create_engine, text
 
 from mutirao import Job, Limit, Mutirao, chain
 from mutirao.sql.schema.tables import metadata
-from mutirao.testing.conformance.kit import join
+from mutirao_conformance.kit import join
 from tests.integration.worker.kit import ended, working
 
 NO_TEXT = ("x'ff61'", "x'7b2261223a22ff227d'", "x'5b22ff225d'")  # a text, an object, a list

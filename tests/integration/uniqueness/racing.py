@@ -6,7 +6,7 @@ import sys
 
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.uniqueness import keyed
+from mutirao_conformance.uniqueness import keyed
 
 
 def race(url: str, mode: str, times: int) -> None:

@@ -7,7 +7,7 @@ import sys
 
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.supersede import activity
+from mutirao_conformance.supersede import activity
 
 KEYS = 3
 

@@ -15,7 +15,7 @@ from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/uniqueness.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/uniqueness.py"
 )
 
 

@@ -23,7 +23,7 @@ from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import FOREVER, PARKED, OnConflict, Placed, Unique
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import at, ended, newcomer
+from mutirao_conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
 from tests.support.repeats import Share
 

@@ -13,7 +13,7 @@ from mutirao.testing import drain, inline
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/supersede.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/supersede.py"
 )
 
 RULE = Supersede.activities()

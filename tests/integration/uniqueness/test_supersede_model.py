@@ -20,7 +20,7 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import PARKED, Placed, Unique
 from mutirao.ports import Store
-from mutirao.testing.conformance.kit import at, ended, newcomer
+from mutirao_conformance.kit import at, ended, newcomer
 from tests.integration.conftest import OpenStores
 from tests.support.repeats import Share
 

@@ -15,7 +15,7 @@ import pytest
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter, JobRecord
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import ended, join, take
+from mutirao_conformance.kit import ended, join, take
 from tests.support.waiting import soon
 
 ROOT = Path(__file__).parents[3]

@@ -18,12 +18,12 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.sql.store.jobs import SqlStore
 from mutirao.testing import drain
-from mutirao.testing.conformance.kit import ended, join, take
-from mutirao.testing.conformance.versions import version
+from mutirao_conformance.kit import ended, join, take
+from mutirao_conformance.versions import version
 from tests.support.waiting import soon
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/versions.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/versions.py"
 )
 
 MORNING = datetime(2026, 11, 24, 9, 0, 0, 1, tzinfo=UTC)

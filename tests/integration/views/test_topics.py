@@ -8,8 +8,8 @@ from sqlalchemy import create_engine, text
 
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.store.jobs import SqlStore
-from mutirao.testing.conformance.kit import at, finish, join, take_one
-from mutirao.testing.conformance.topics import (
+from mutirao_conformance.kit import at, finish, join, take_one
+from mutirao_conformance.topics import (
     delivered,
     fan_out,
     publish,

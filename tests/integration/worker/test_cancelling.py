@@ -16,7 +16,7 @@ from tests.integration.worker.kit import ended, outcomes, until_state, working
 from tests.support.waiting import soon, until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/commands.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/commands.py"
 )
 
 BEATING = {"heartbeat": 0.05, "expiry": 60}

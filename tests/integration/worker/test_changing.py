@@ -13,7 +13,7 @@ from tests.integration.worker.kit import ended, never_polling, until_state
 from tests.support.waiting import soon, until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/changing.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/changing.py"
 )
 
 LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)

@@ -14,7 +14,7 @@ from tests.integration.worker.kit import ended, outcomes, until_attempts, workin
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/settling.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/settling.py"
 )
 
 ONCE = Retry.never()

@@ -15,7 +15,7 @@ from tests.integration.worker.kit import ended, never_polling, outcomes, until_s
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/claiming.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/claiming.py"
 )
 
 

@@ -20,7 +20,9 @@ from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
 
-pytestmark = pytest.mark.repeats("postgresql", decided="src/mutirao/testing/conformance/losing.py")
+pytestmark = pytest.mark.repeats(
+    "postgresql", decided="conformance/src/mutirao_conformance/losing.py"
+)
 
 BEATING = {"heartbeat": 0.1, "expiry": 60}
 

@@ -23,7 +23,7 @@ from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.waiting import soon, until
 
 pytestmark = pytest.mark.repeats(
-    "postgresql", decided="src/mutirao/testing/conformance/transactions.py"
+    "postgresql", decided="conformance/src/mutirao_conformance/transactions.py"
 )
 
 INSERT = text("INSERT INTO receipt VALUES (1)")

@@ -11,7 +11,7 @@ from mutirao.engine.settling.one_by_one import Aside
 from mutirao.errors import StoreRefused
 from mutirao.model.jobs.outcome import SUCCEEDED
 from mutirao.testing import MemoryStore
-from mutirao.testing.conformance.kit import due, join, take_one
+from mutirao_conformance.kit import due, join, take_one
 
 
 async def test_what_cannot_be_settled_at_all() -> None:

@@ -15,7 +15,7 @@ from mutirao.hub.protocol import PING, LooksLine, line_of
 from mutirao.model.jobs.job import Wake
 from mutirao.notifiers import hub as notifiers
 from mutirao.notifiers.hub import HubNotifier
-from mutirao.testing.conformance.notifier import listening
+from mutirao_conformance.notifier import listening
 from tests.support.waiting import soon, until
 
 POLL = 0.1  # seconds; so it pings ten times as often

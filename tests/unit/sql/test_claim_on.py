@@ -10,7 +10,7 @@ from mutirao.model.limits.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.limits import ClaimRequest
 from mutirao.sql.drivers.steps import Asking, Autocommits, Row
-from mutirao.testing.conformance.kit import LONG_AGO, NOW, lane
+from mutirao_conformance.kit import LONG_AGO, NOW, lane
 
 NOBODY = (None,) * 8  # of a claim: what is not asked here
 MINE = Claim(7, 1, 1, "t", "{}", "default", 0, NOW, NOW, *NOBODY)

@@ -19,9 +19,9 @@ from mutirao.model.jobs.job import NewJob, Transaction
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.testing import MemoryStore
-from mutirao.testing.conformance.kit import due, ids_of, job_of, join, put, take_one
-from mutirao.testing.conformance.transactions import Failed, Watched
 from mutirao.testing.memory import _template
+from mutirao_conformance.kit import due, ids_of, job_of, join, put, take_one
+from mutirao_conformance.transactions import Failed, Watched
 
 
 async def test_each_is_empty_at_first() -> None:

@@ -1,0 +1,139 @@
+"""Limits that are created, removed and changed while jobs run."""
+
+import asyncio
+import json
+
+import pytest
+
+from mutirao.model.jobs.job import JobState
+from mutirao.model.limits.limits import Limit, LimitOrigin, pause_of
+from mutirao.ports import Store
+from mutirao_conformance.kit import (
+    NOW,
+    due,
+    finish,
+    join,
+    put,
+    take,
+    take_one,
+)
+from mutirao_conformance.limits import full, limited, of, states
+
+
+class ChangingLimitsContract:
+    """What is counted, and who may run, after a change."""
+
+    async def test_what_runs_already_counts(self, store: Store) -> None:
+        """A new limit holds from its first moment."""
+        await put(store, *(of("a") for _ in range(4)))
+        worker = await join(store)
+        running = await take(store, worker, 2)
+        await limited(store, 2, by="tenant")
+        assert await take(store, worker) == []
+        await finish(store, worker, running[:1])
+        assert len(await take(store, worker)) == 1
+
+    async def test_raised_and_lowered(self, store: Store) -> None:
+        """More may run at once; or no more until fewer do, and nobody is stopped."""
+        rule = await limited(store, 1)
+        await put(store, *(due() for _ in range(9)))
+        worker = await join(store)
+        running = await take(store, worker)
+        assert len(running) == 1
+        assert await take(store, worker) == []
+        await limited(store, 4)
+        running += await take(store, worker)
+        assert len(running) == 4
+        await limited(store, 2)
+        record = await full(store, rule.name)
+        assert (record.most, record.running) == (2, 4)
+        for _ in range(2):
+            await finish(store, worker, [running.pop()])
+            assert await take(store, worker) == []
+        await finish(store, worker, [running.pop()])
+        assert len(await take(store, worker)) == 1
+
+    async def test_removed(self, store: Store) -> None:
+        """What waited may go, and what ran gives back nothing that is not there."""
+        rule = await limited(store)
+        await put(store, *(due() for _ in range(4)))
+        worker = await join(store)
+        [first] = await take(store, worker)
+        assert await store.remove_limit(rule.name)
+        assert not await store.remove_limit(rule.name)
+        assert await store.limits() == []
+        claims = await take(store, worker)
+        assert len(claims) == 3
+        await finish(store, worker, [first, *claims])
+
+    async def test_another_argument(self, store: Store) -> None:
+        """A limit that counts by something else counts anew."""
+        await limited(store, 1, by="tenant", name="n")
+        await put(store, of("a"), of("a"), of("b"))
+        worker = await join(store)
+        assert len(await take(store, worker)) == 2
+        await limited(store, 3, name="n")
+        assert (await full(store, "n")).running == 2
+        assert len(await take(store, worker)) == 1
+
+    @pytest.mark.parametrize("what", ["queue", "task", "key"])
+    async def test_paused(self, store: Store, what: str) -> None:
+        """Nothing more starts until it is resumed; the others go on, and so does what runs."""
+        pauses = {
+            "queue": pause_of("default", None),
+            "task": pause_of(None, "greet"),
+            "key": pause_of(None, "greet", "tenant", "a"),
+        }
+        spared = {"queue": of("a", queue="q"), "task": due("other"), "key": of("b")}
+        ids = await put(store, of("a"), of("a"), spared[what])
+        worker = await join(store)
+        [first] = await take(store, worker, 1)
+        await store.put_limit(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
+        await store.put_limit(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
+        assert (await take_one(store, worker)).id == ids[2]
+        assert await states(store, ids[:2]) == [JobState.RUNNING, JobState.BLOCKED]
+        assert [r.paused for r in await store.limits()] == [True]
+        await finish(store, worker, [first])
+        assert await take(store, worker) == []
+        assert await store.remove_limit(pauses[what].name)
+        assert (await take_one(store, worker)).id == ids[1]
+
+    async def test_in_code(self, store: Store) -> None:
+        """What was changed at run time stays until the code says something new."""
+        rule = Limit(5).on(task="greet")
+        declared = {"origin": LimitOrigin.CODE, "now": NOW}
+        await store.put_limit(rule, worker="w1", **declared)  # type: ignore[arg-type]
+        await store.put_limit(Limit(3).on(task="greet"), now=NOW)
+        await store.put_limit(rule, worker="w2", **declared)  # type: ignore[arg-type]
+        record = await full(store, rule.name)
+        assert (record.most, record.origin, record.declared_by) == (3, LimitOrigin.CODE, "w2")
+        assert record.in_code is False
+        await store.put_limit(Limit(6).on(task="greet"), worker="w3", **declared)  # type: ignore[arg-type]
+        assert (await full(store, rule.name)).most == 6
+        await store.confirm_declared_limits([rule.name, "?"], "w4", every=60)
+        record = await full(store, rule.name)
+        assert (record.declared_by, record.in_code) == ("w4", True)
+        await store.confirm_declared_limits([rule.name], "w5", every=60)
+        assert (await full(store, rule.name)).declared_by == "w4"
+
+    async def test_two_claim_at_once(self, store: Store, other_store: Store) -> None:
+        """Nobody overshoots, and nobody waits in a circle."""
+        await limited(store, 3, by="tenant")
+        await limited(store, 20)
+        await put(store, *(of(n % 10) for n in range(300)))
+        worker = await join(store)
+
+        async def work(each: Store) -> int:
+            done, empty = 0, 0
+            while empty < 3:
+                claims = await take(each, worker, 7)
+                by_tenant = [json.loads(claim.args)["tenant"] for claim in claims]
+                assert max(map(by_tenant.count, by_tenant), default=0) <= 3
+                await finish(each, worker, claims)
+                done, empty = done + len(claims), 0 if claims else empty + 1
+            return done
+
+        done = await asyncio.gather(work(store), work(other_store))
+        rest = await work(store)
+        assert sum(done) + rest == 300
+        assert all(r.running == r.parked == 0 for r in await store.limits())
