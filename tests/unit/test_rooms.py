@@ -1,0 +1,241 @@
+"""House rules about folders and calls: what is large, wide or named twice is on a list here.
+
+The lists may only become shorter: a test fails too where an entry is not needed any more.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOM = Path(__file__).parents[2] / "src" / "mutirao"
+SOURCES = sorted(ROOM.rglob("*.py"))
+MOST_FILES, MOST_PARAMETERS = 20, 7
+
+# Folders with more files, and with how many.
+LARGE_FOLDERS = {
+    "cli": 28,
+    "sql/drivers": 27,
+    "sql/statements": 32,
+}
+
+# Constructors with more parameters, and with how many.
+WIDE_CONSTRUCTORS = {
+    "app.py:Mutirao": 10,
+    "engine/brokers/carried.py:Carried": 8,
+    "engine/brokers/consumer.py:Receiver": 12,
+    "engine/claiming/producer.py:Producer": 8,
+    "engine/dispatch/executor.py:Executor": 10,
+    "engine/settling/completer.py:Completer": 8,
+    "engine/workers/broker_queues.py:Carrying": 9,
+    "engine/workers/database.py:Worker": 12,
+    "federation/federation.py:Federation": 13,
+    "model/jobs/job.py:Job": 11,
+    "transports/sqs/consumer.py:SqsConsumer": 8,
+    "transports/sqs/polling.py:Polling": 9,
+    "transports/sqs/transport.py:SQS": 14,
+}
+
+# Where tuples of their own are spread into positional parameters, and how often.
+SPREADS = {
+    "client/kept_schedules.py": 3,
+    "engine/brokers/consumer.py": 2,
+    "engine/brokers/doorbells.py": 1,
+    "engine/calls/child.py": 1,
+    "engine/dispatch/executor.py": 2,
+    "engine/workers/broker_queues.py": 4,
+    "engine/workers/database.py": 7,
+    "federation/outbox.py": 2,
+    "hub/circle.py": 1,
+    "hub/looking.py": 1,
+    "model/jobs/job.py": 1,
+    "sql/dialects/postgresql/dialect.py": 1,
+    "sql/rules/claim.py": 1,
+    "sql/rules/fairness.py": 1,
+    "sql/statements/endpoints.py": 1,
+    "sql/statements/held_deliveries.py": 1,
+    "sql/statements/limits.py": 2,
+    "sql/statements/ordering.py": 1,
+    "sql/statements/records.py": 1,
+    "sql/statements/telling.py": 3,
+    "sql/statements/unreadable_rows.py": 1,
+    "sql/statements/webhooks.py": 1,
+    "sql/statements/workers.py": 1,
+    "sql/store/carried.py": 1,
+    "sql/store/features.py": 3,
+    "sql/store/federation.py": 2,
+    "sql/store/jobs.py": 1,
+    "sql/store/webhooks.py": 3,
+    "tasks/topics/subscribers.py": 1,
+    "testing/inlining.py": 1,
+    "transports/rabbitmq/__init__.py": 1,
+    "transports/rabbitmq/consumer.py": 1,
+    "transports/rabbitmq/graveyard.py": 1,
+    "transports/sqs/consumer.py": 1,
+    "transports/sqs/transport.py": 1,
+    "workers.py": 4,
+}
+
+# Files of one name in several folders, all of one subject: a feature has the same name in each
+# room.
+SAME_SUBJECT = {
+    "admin",
+    "carried",
+    "change",
+    "claim",
+    "connecting",
+    "consumer",
+    "decoding",
+    "dialect",
+    "endpoints",
+    "enqueue",
+    "enqueue_statements",
+    "events",
+    "fairness",
+    "federation",
+    "foreign",
+    "graphs",
+    "health_checks",
+    "hosts",
+    "hours",
+    "hub",
+    "inbox",
+    "intake",
+    "jobs",
+    "lanes",
+    "limits",
+    "mending",
+    "moments",
+    "progress",
+    "records",
+    "relay",
+    "results",
+    "schedules",
+    "settling",
+    "signing",
+    "subscriptions",
+    "supersede",
+    "tokens",
+    "topics",
+    "transport",
+    "transports",
+    "uniqueness",
+    "unreadable_rows",
+    "verifying",
+    "webhooks",
+    "workers",
+}
+
+# Those of several subjects, which are to be told apart.
+TWO_SUBJECTS = {
+    "base",
+    "borrowing",
+    "deliveries",
+    "failures",
+    "keys",
+    "logs",
+    "memory",
+    "options",
+    "registration",
+    "registry",
+    "server",
+    "telling",
+    "urls",
+    "wire",
+    "words",
+}
+
+
+Function = ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def place(path: Path) -> str:
+    """Return the path of a file or folder below the package."""
+    return path.relative_to(ROOM).as_posix()
+
+
+def wide(source: str) -> Iterator[tuple[str, int]]:
+    """Yield each class whose constructor has too many parameters, and how many."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ClassDef):
+            for each in node.body:
+                if isinstance(each, ast.FunctionDef) and each.name == "__init__":
+                    given = each.args
+                    number = len([*given.posonlyargs, *given.args, *given.kwonlyargs]) - 1
+                    if number > MOST_PARAMETERS:
+                        yield node.name, number
+
+
+def spreads(source: str) -> int:
+    """Return how often a function spreads a tuple of its own into positional parameters."""
+    found = set()
+    for function in ast.walk(ast.parse(source)):
+        if not isinstance(function, Function):
+            continue
+        inside = list(ast.walk(function))
+        tuples = {
+            target.id
+            for node in inside
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Tuple)
+            for target in node.targets
+            if isinstance(target, ast.Name)
+        }
+        found |= {
+            (each.lineno, each.col_offset)
+            for node in inside
+            if isinstance(node, ast.Call)
+            for each in node.args
+            if isinstance(each, ast.Starred)
+            and isinstance(each.value, ast.Name)
+            and each.value.id in tuples
+        }
+    return len(found)
+
+
+def test_folders_are_small() -> None:
+    """Whoever opens a folder sees at a glance what is in it."""
+    found = Counter(place(path.parent) for path in SOURCES if path.name != "__init__.py")
+    assert {each: number for each, number in found.items() if number > MOST_FILES} == LARGE_FOLDERS
+
+
+def test_constructors_take_few_parameters() -> None:
+    """What belongs together is handed over as one value."""
+    found = {
+        f"{place(path)}:{name}": number
+        for path in SOURCES
+        for name, number in wide(path.read_text())
+    }
+    assert found == WIDE_CONSTRUCTORS
+
+
+def test_a_wide_constructor_is_noticed() -> None:
+    """The rule above can fail: at eight parameters, not at seven, whatever their kind."""
+    source = "class A:\n    def __init__(self, {}): ..."
+    assert list(wide(source.format("a, b, c, d, e, f, g"))) == []
+    assert list(wide(source.format("a, b, c, /, d, e, f, *, g, h"))) == [("A", 8)]
+
+
+def test_parameters_are_named_where_they_are_given() -> None:
+    """A call says what it hands over: no tuple that is made before is spread into it."""
+    found = {place(path): spreads(path.read_text()) for path in SOURCES}
+    assert {each: number for each, number in found.items() if number} == SPREADS
+
+
+def test_a_spread_is_noticed() -> None:
+    """The rule above can fail; what a caller gives, or a list, may be spread."""
+    assert spreads("def f():\n    about = (a, b)\n    g(*about)\n    h(*about)") == 2
+    assert spreads("def f(*args):\n    g(*args)") == 0
+    assert spreads("def f():\n    each = [a, b]\n    g(*each)") == 0
+
+
+def test_a_name_in_two_folders_is_one_subject() -> None:
+    """Who looks for a file by its name finds the subject, in the rooms that it passes."""
+    found = defaultdict(list)
+    for path in SOURCES:
+        if path.name != "__init__.py":
+            found[path.stem].append(path)
+    twice = {name for name, paths in found.items() if len(paths) > 1}
+    assert twice == SAME_SUBJECT | TWO_SUBJECTS
+    assert set() == SAME_SUBJECT & TWO_SUBJECTS
