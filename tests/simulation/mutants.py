@@ -18,7 +18,7 @@ from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.claiming.unreadable_rows import Sieve
 from mutirao.engine.dispatch import executor
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import Loops, Trouble
+from mutirao.engine.loops import LoopRetry, Loops
 from mutirao.engine.settling.completer import Completer
 from mutirao.model.jobs.job import Claim, Lane
 from mutirao.sql.drivers.steps import Asking
@@ -33,10 +33,10 @@ def _nothing(*_: Any, **__: Any) -> None:
 
 
 def _loops_end_by_what_passes(patch: pytest.MonkeyPatch) -> None:
-    def met(self: Trouble, error: Exception) -> float:
+    def met(self: LoopRetry, error: Exception) -> float:
         raise error
 
-    patch.setattr(Trouble, "met", met)
+    patch.setattr(LoopRetry, "met", met)
     patch.setattr(Loops, "_ended", _nothing)
 
 

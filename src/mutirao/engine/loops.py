@@ -100,7 +100,7 @@ MOST_TEXTS = 20  # of an outage that are warnings
 REPEAT_EVERY = 60.0  # seconds after which what people have to mend is an error again
 
 
-class Trouble:
+class LoopRetry:
     """The errors of one loop.
 
     Parameters:

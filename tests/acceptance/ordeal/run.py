@@ -27,7 +27,7 @@ from tests.acceptance.ordeal.producer import Producer
 from tests.acceptance.ordeal.reading import AWAY, Reader
 from tests.acceptance.ordeal.report import Passed, Report
 from tests.acceptance.ordeal.stages import Stage, may_mount, staged
-from tests.acceptance.ordeal.troubles import WORKERS, Scene, Trouble
+from tests.acceptance.ordeal.troubles import WORKERS, LoopRetry, Scene
 from tests.acceptance.ordeal.troubles_broker import BROKER
 from tests.acceptance.ordeal.troubles_mysql import MYSQL
 from tests.acceptance.ordeal.troubles_postgresql import POSTGRESQL
@@ -45,7 +45,7 @@ SLOTS = 20  # of a worker, unless told otherwise
 PATIENCE = 2  # so many times the limit a recovery is waited for before workers are killed
 
 
-def troubles_of(plan: Plan) -> Mapping[str, Trouble]:
+def troubles_of(plan: Plan) -> Mapping[str, LoopRetry]:
     """Return the troubles that this database can have on this machine."""
     of_database = {"postgresql": ON_POSTGRESQL, "sqlite": SQLITE}.get(plan.database, ON_MYSQL)
     found = {**WORKERS, **of_database, **(BROKER if plan.carried else {})}
@@ -108,7 +108,7 @@ class Ordeal:
         self._vigil = Vigil(plan)
         self._report = Report()
 
-    def endure(self, troubles: Sequence[Trouble]) -> Report:
+    def endure(self, troubles: Sequence[LoopRetry]) -> Report:
         """Go through the troubles, and return what came of it."""
         plan, by_name = self._plan, {each.name: each for each in troubles}
         self._say(f"seed {plan.seed}, {self._named()}: {', '.join(sorted(by_name))}")
@@ -166,7 +166,7 @@ class Ordeal:
 
     # Troubles.
 
-    def _meet(self, trouble: Trouble, event: Event) -> None:
+    def _meet(self, trouble: LoopRetry, event: Event) -> None:
         plan = self._plan
         for thread in self._threads:
             if thread.done():

@@ -6,13 +6,13 @@ import logging
 
 import pytest
 
-from mutirao.engine.loops import MOST_TEXTS, Once, Trouble
+from mutirao.engine.loops import MOST_TEXTS, LoopRetry, Once
 from mutirao.errors import StoreUnavailable, TransportDenied, TransportError, TransportUnavailable
 
 
 def warned(once: Once | None, texts: list[str], caplog: pytest.LogCaptureFixture) -> list[str]:
     """Meet these errors in an outage, and then the first again; return what was warned of."""
-    trouble = Trouble("cannot", "again", 1.0, once=once)
+    trouble = LoopRetry("cannot", "again", 1.0, once=once)
     for text in texts:
         trouble.met(StoreUnavailable(text))
     trouble.over()
@@ -45,7 +45,7 @@ def test_texts_have_a_limit(caplog: pytest.LogCaptureFixture) -> None:
 
 def test_what_people_have_to_mend_is_an_error(caplog: pytest.LogCaptureFixture) -> None:
     """Once; a broker that is away is a warning."""
-    trouble = Trouble("cannot", "again", 1.0, once="text")
+    trouble = LoopRetry("cannot", "again", 1.0, once="text")
     for error in (TransportUnavailable("away"), *[TransportError("no such queue")] * 2):
         trouble.met(error)
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
@@ -57,7 +57,7 @@ def test_what_people_have_to_mend_is_an_error(caplog: pytest.LogCaptureFixture) 
 def test_what_people_have_to_mend_is_told_each_minute(caplog: pytest.LogCaptureFixture) -> None:
     """Until it is mended; what passes is not."""
     now = 0.0
-    trouble = Trouble("cannot", "again", 1.0, once="text", clock=lambda: now)
+    trouble = LoopRetry("cannot", "again", 1.0, once="text", clock=lambda: now)
     for second in range(130):
         now = float(second)
         trouble.met(TransportDenied("a wrong password"))

@@ -24,7 +24,7 @@ from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
@@ -159,7 +159,7 @@ class Receiver:
         self._clearing = 0  # suspects that are about to start
         what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
         longest = settings.longest_wait
-        self._trouble = Trouble(what, back, longest, who="broker", once="text")
+        self._trouble = LoopRetry(what, back, longest, who="broker", once="text")
         self._refused: TransportError | None = None
         self._consumer: Consumer | None = None
         self._said: set[str] = set()

@@ -16,7 +16,7 @@ from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for
 from mutirao.engine.calls import outcomes
 from mutirao.engine.dispatch.attempt_events import tell_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, doorbells_of
@@ -59,7 +59,7 @@ class Doorbells:
         self._stopping = asyncio.Event()
         what = f"cannot answer doorbells of queue {queue}"
         back, longest = f"answering those of queue {queue} again", settings.longest_wait
-        self._trouble = Trouble(what, back, longest, who="database or broker", once="text")
+        self._trouble = LoopRetry(what, back, longest, who="database or broker", once="text")
         self._consumer: Consumer | None = None
         self._unknown: set[str] = set()  # tasks that the log has
         self.began = asyncio.Event()

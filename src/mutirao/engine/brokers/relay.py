@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -86,7 +86,7 @@ class Relay:
         self._expected: list[float] = []  # a heap of monotonic times
         self._stopping = asyncio.Event()
         longest, who = settings.longest_wait, "database or broker"
-        self._trouble = Trouble("cannot relay", "relaying again", longest, who=who, once="text")
+        self._trouble = LoopRetry("cannot relay", "relaying again", longest, who=who, once="text")
 
     @property
     def unmended(self) -> str | None:
@@ -281,7 +281,7 @@ class Backlog:
         what = f"cannot ask what waits in queue {self._queue}"
         back = f"asking what waits in queue {self._queue} again"
         longest = self._settings.longest_wait
-        trouble = Trouble(what, back, longest, who="broker", once="text")
+        trouble = LoopRetry(what, back, longest, who="broker", once="text")
         every = min(self._settings.doorbell_grace, QUIET_AFTER) / 2
         while not self._stopping.is_set():
             pulse.turn()

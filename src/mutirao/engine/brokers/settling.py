@@ -16,7 +16,7 @@ from mutirao.aio import MAX_WAIT, Backoff
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
-from mutirao.engine.loops import Trouble
+from mutirao.engine.loops import LoopRetry
 from mutirao.errors import (
     DeliveryLost,
     StoreError,
@@ -253,7 +253,7 @@ class Returns:
         """Settle until the broker has it all, or the deliveries are lost."""
         what = f"cannot settle {len(keys)} jobs"
         # One of many such at a time: a broker that throttles takes some, and refuses others.
-        trouble = Trouble(what, "jobs are settled now", MAX_WAIT, who=None, once="text")
+        trouble = LoopRetry(what, "jobs are settled now", MAX_WAIT, who=None, once="text")
         while keys := [key for key in keys if key in self._held]:
             consumer = self._held[keys[0]].consumer
             try:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mutirao.aio import wait_for
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.errors import WorkerGone
 from mutirao.log import log
 from mutirao.ports import Store
@@ -97,7 +97,7 @@ class Holdings:
 
     async def run(self, pulse: Pulse) -> None:
         """Check when there is a doubt, forever; apart from claims, because it may take long."""
-        trouble = Trouble("cannot ask what is held", "what is held is known", self._longest)
+        trouble = LoopRetry("cannot ask what is held", "what is held is known", self._longest)
         while True:
             await self._wait(pulse)
             started = monotonic()

@@ -19,7 +19,7 @@ from mutirao.engine.claiming.unreadable_rows import Sieve, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Attention, Hearing, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell
@@ -121,7 +121,7 @@ class Producer:
             # The heads must be read after the listener has started, and only once: with 600,000
             # dead rows that a snapshot keeps alive, that takes 0.1 to 0.2 s.
             await self._sleep(LISTENER_TIMEOUT)
-        trouble = Trouble(
+        trouble = LoopRetry(
             "cannot claim", "claiming again", self._settings.longest_wait, self._settings.patience
         )
         many = told(self._lanes)

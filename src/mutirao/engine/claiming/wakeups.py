@@ -17,7 +17,7 @@ import asyncio
 from collections.abc import Callable
 from enum import Enum, auto
 
-from mutirao.engine.loops import Trouble
+from mutirao.engine.loops import LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.model.jobs.job import Wake
 from mutirao.ports import ChoosingNotifier, Notifier
@@ -148,8 +148,8 @@ class Hearing:
                 deaf(seldom)
                 await asyncio.sleep(wait)
 
-    def _trouble(self) -> Trouble:
+    def _trouble(self) -> LoopRetry:
         what, longest = "cannot listen, polling goes on", self._settings.longest_wait
         if self._chooser is None:
-            return Trouble(what, "listening again", longest)
-        return Trouble(what, "listening again", longest, who="hub", once="outage")
+            return LoopRetry(what, "listening again", longest)
+        return LoopRetry(what, "listening again", longest, who="hub", once="outage")

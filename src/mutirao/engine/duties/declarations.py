@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import Pulse, Trouble
+from mutirao.engine.loops import LoopRetry, Pulse
 from mutirao.log import log
 from mutirao.model.limits.limits import LimitOrigin, Rule
 from mutirao.ports import Store
@@ -51,7 +51,7 @@ class Limiter:
 
         `longest`: the longest wait between two tries, in seconds.
         """
-        trouble = Trouble("cannot confirm declarations", "they are confirmed again", longest)
+        trouble = LoopRetry("cannot confirm declarations", "they are confirmed again", longest)
         wait = CONFIRM_EVERY
         while True:
             await pulse.rest(wait)

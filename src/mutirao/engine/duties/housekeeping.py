@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mutirao.engine.loops import Pulse, Trouble
+from mutirao.engine.loops import LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.ports import Store
@@ -136,7 +136,7 @@ async def keep(
     `longest`: the longest wait between two tries, in seconds. `keeps_house`: set while this worker
     is to ask for duties.
     """
-    trouble = Trouble(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
+    trouble = LoopRetry(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
     await pulse.rest(duty.after)
     while True:
         pulse.turn()

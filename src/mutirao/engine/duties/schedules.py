@@ -14,7 +14,7 @@ from time import monotonic
 
 from mutirao.aio import wait_for
 from mutirao.engine.calls.outcomes import shortened
-from mutirao.engine.loops import Pulse, Trouble
+from mutirao.engine.loops import LoopRetry, Pulse
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable, WrongState
 from mutirao.log import log
 from mutirao.model.schedules import schedule_rules
@@ -66,7 +66,7 @@ class Scheduler:
 
     async def run(self, pulse: Pulse, longest: float) -> None:
         """Run schedules forever; while the database is away, wait up to `longest` seconds."""
-        trouble = Trouble("schedules have to wait", "schedules go on", longest)
+        trouble = LoopRetry("schedules have to wait", "schedules go on", longest)
         confirm_at = monotonic() + CONFIRM_EVERY
         while True:
             pulse.turn()

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import Pulse, Trouble
+from mutirao.engine.loops import LoopRetry, Pulse
 from mutirao.log import log
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
@@ -32,7 +32,9 @@ class Superseding:
 
     async def run(self, pulse: Pulse, longest: float) -> None:
         """Judge what waits for it, forever; `longest`: the longest wait between two tries."""
-        trouble = Trouble("cannot ask supersede rules", "supersede rules are asked again", longest)
+        trouble = LoopRetry(
+            "cannot ask supersede rules", "supersede rules are asked again", longest
+        )
         while True:
             pulse.turn()
             try:

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import Pulse, Trouble
+from mutirao.engine.loops import LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import WorkerFailed
 from mutirao.log import log
@@ -138,7 +138,7 @@ class Heartbeat:
         self._due = self._last + settings.heartbeat
         self._late = 0.0  # seconds; the longest delay of a beat, decreasing
         self._unbroken_since = -inf
-        self._trouble = Trouble(
+        self._trouble = LoopRetry(
             "no heartbeat",
             "the heart beats again",
             longest=settings.heartbeat / 5,

@@ -12,7 +12,7 @@ from time import monotonic
 
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.one_by_one import Aside, Fail, is_splittable
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
@@ -139,7 +139,7 @@ class Completer:
         """
         settings = self._settings
         number = len(batch)
-        trouble = Trouble(
+        trouble = LoopRetry(
             f"cannot settle {number} jobs",
             f"{number} jobs settled",
             settings.longest_wait,

@@ -9,7 +9,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterator
 
 from mutirao.engine.calls.attempt import Finished
-from mutirao.engine.loops import Trouble
+from mutirao.engine.loops import LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.log import log
@@ -158,7 +158,7 @@ class Aside:
     async def _lose(self, one: Finished) -> None:
         """Record the attempt as lost, so that it counts: after a few of them the job is dead."""
         job = one.claim.id
-        trouble = Trouble(f"cannot give job {job} back", "", self._settings.longest_wait)
+        trouble = LoopRetry(f"cannot give job {job} back", "", self._settings.longest_wait)
         while True:
             try:
                 await self._store.lose([(job, one.claim.run)])
@@ -169,7 +169,7 @@ class Aside:
     async def _insist(self, one: Finished, error: Exception | None = None) -> None:
         """Settle one attempt, retrying while it is locked; `error` is that of the previous try."""
         job = one.claim.id
-        trouble = Trouble(f"cannot settle job {job}", "", self._settings.longest_wait)
+        trouble = LoopRetry(f"cannot settle job {job}", "", self._settings.longest_wait)
         while True:
             if error is not None:
                 await asyncio.sleep(trouble.met(error))

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine.loops import MAX_REST, Pulse, Trouble
+from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -57,7 +57,7 @@ class Deploys:
 
     async def _look(self, store: Store, pulse: Pulse, longest: float) -> None:
         version, often = self._settings.app_version, self._settings.heartbeat
-        trouble = Trouble("cannot look for newer versions", "looking for them again", longest)
+        trouble = LoopRetry("cannot look for newer versions", "looking for them again", longest)
         wait = often
         while version is not None:
             await pulse.rest(wait)
@@ -114,7 +114,7 @@ class Herald:
 
     async def run(self, pulse: Pulse) -> None:
         """Tell and hear, forever; what people have to mend at the broker is told once."""
-        trouble = Trouble(
+        trouble = LoopRetry(
             "cannot hear of newer versions", "hearing of them again", MAX_REST,
             who="broker", once="text",
         )  # fmt: skip
