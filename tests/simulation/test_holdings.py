@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mutirao.engine.claiming.lost_claims import Holdings
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from tests.simulation.fleet import patched
 from tests.simulation.world import World
 
@@ -50,7 +50,7 @@ def in_doubt(claimed_at: float, takes: float = 0.0) -> Iterator[Server]:
     async def look() -> None:
         holdings = Holdings(server, lambda: 1, NOBODY, asyncio.Lock(), 5.0)
         holdings.doubt()
-        await holdings.run(Pulse("holdings", 1_000.0))
+        await holdings.run(LoopHealth("holdings", 1_000.0))
 
     patch = patched(world)
     process = world.spawn("p")

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from mutirao.aio import end_tasks
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.upgrades import Deploys, Herald
 from mutirao.errors import ConfigurationError
@@ -73,7 +73,7 @@ async def test_what_nobody_can_read() -> None:
     settings = WorkerSettings(queues=("mail",), app_version="4", drain_on_new_version=True)
     deploys = Deploys(settings)
     herald = Herald(broker, deploys, settings, lambda: True)
-    hearing = asyncio.create_task(herald.run(Pulse("versions", 60)))
+    hearing = asyncio.create_task(herald.run(LoopHealth("versions", 60)))
     await until(lambda: broker._listeners)
     for body in (b"\xff", b"[1]", b'{"version": "5", "newer": ' + 60_000 * b"["):
         broker.announce(body)

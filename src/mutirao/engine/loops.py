@@ -55,7 +55,7 @@ class Health:
     unmended: tuple[str, ...] = ()
 
 
-class Pulse:
+class LoopHealth:
     """The sign of life of one loop. `limit`: the seconds that a turn may take.
 
     A turn is the time between two signs. May be read from any thread.
@@ -234,22 +234,22 @@ class Loops:
 
     def __init__(self, turn_limit: float, on_failed: OnFailed) -> None:
         self._turn_limit, self._on_failed = turn_limit, on_failed
-        self._pulses: dict[str, Pulse] = {}
+        self._pulses: dict[str, LoopHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def __bool__(self) -> bool:
         """Return whether some were started, and were not ended."""
         return bool(self._tasks)
 
-    def pulses(self) -> list[Pulse]:
+    def pulses(self) -> list[LoopHealth]:
         """Return their signs of life."""
         return list(self._pulses.values())
 
-    def pulse(self, name: str, limit: float = 0.0) -> Pulse:
+    def pulse(self, name: str, limit: float = 0.0) -> LoopHealth:
         """Return the sign of life that a loop of this name is to give; made now."""
-        return self.watch(Pulse(name, max(self._turn_limit, limit)))
+        return self.watch(LoopHealth(name, max(self._turn_limit, limit)))
 
-    def watch(self, pulse: Pulse) -> Pulse:
+    def watch(self, pulse: LoopHealth) -> LoopHealth:
         """Watch a sign of life that is given elsewhere, too; return it."""
         self._pulses[pulse.name] = pulse
         return pulse

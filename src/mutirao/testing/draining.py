@@ -14,7 +14,7 @@ from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.duties.schedules import Pauser
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
 from mutirao.errors import WrongState
@@ -235,7 +235,7 @@ class _Bench:
             on_waiting=lambda claim, after: None,
             on_written=lambda: None,
             on_woken=lambda wake: None,
-            pulse=Pulse("completer", self._settings.turn_limit),
+            pulse=LoopHealth("completer", self._settings.turn_limit),
         )
         dispatcher = Dispatcher(
             self._settings,

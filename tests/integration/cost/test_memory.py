@@ -21,7 +21,7 @@ from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.completer import Completer
 from mutirao.model.jobs.job import Claim
@@ -70,7 +70,7 @@ class Line:
             on_waiting=lambda *_: None,
             on_written=lambda: None,
             on_woken=lambda _: None,
-            pulse=Pulse("completer", settings.turn_limit),
+            pulse=LoopHealth("completer", settings.turn_limit),
         )
         slots = Slots(settings.concurrency, self.threads)
         self.dispatcher = Dispatcher(

@@ -25,7 +25,7 @@ from mutirao import (
 )
 from mutirao.client import results as endings
 from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.errors import InvalidResult, InvalidTask, UnknownJob, WrongState
 from mutirao.model.jobs.job import Wake
 from mutirao.model.jobs.records import Progress
@@ -272,7 +272,7 @@ async def test_progress_is_throttled() -> None:
 
     store.report = report  # type: ignore[method-assign]
     board = ProgressWriter(store, pace=0.05)
-    writing = asyncio.create_task(board.run(Pulse("progress", 60)))
+    writing = asyncio.create_task(board.run(LoopHealth("progress", 60)))
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     for done in range(5_000):
         board.tell(claim, done, None, None)

@@ -15,7 +15,7 @@ from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao
 from mutirao.engine.duties.schedules import Scheduler
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
@@ -193,7 +193,7 @@ async def test_a_database_that_is_away(url: str, caplog: pytest.LogCaptureFixtur
     """The loop waits and goes on."""
     caplog.set_level(logging.WARNING, "mutirao")
     store = Away(url)
-    running = asyncio.create_task(scheduler(store, 1).run(Pulse("schedules", 60), 5.0))
+    running = asyncio.create_task(scheduler(store, 1).run(LoopHealth("schedules", 60), 5.0))
     await until(lambda: "the database is back; schedules go on" in caplog.text)
     running.cancel()
     await asyncio.wait([running])

@@ -26,7 +26,7 @@ class Clock:
         return self.now
 
 
-class Pulse:
+class LoopHealth:
     """A store that answers beats as the test wants."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Heart:
     """A heartbeat without its thread, beaten by hand."""
 
     def __init__(self, settings: WorkerSettings = SETTINGS) -> None:
-        self.store = Pulse()
+        self.store = LoopHealth()
         self.lives: list[float] = []  # until when
         self.born: list[int] = []
         self.answers: list[Any] = []

@@ -11,7 +11,7 @@ import pytest
 
 from mutirao import Job
 from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.errors import InvalidProgress
 from mutirao.testing import MemoryStore
 
@@ -63,7 +63,7 @@ async def test_what_another_call_has_written() -> None:
     """The loop that was woken for it finds nothing, and waits again: others have their turn."""
     store = MemoryStore()
     board = ProgressWriter(store)
-    loop = asyncio.create_task(board.run(Pulse("progress", 60)))
+    loop = asyncio.create_task(board.run(LoopHealth("progress", 60)))
     await asyncio.sleep(0)
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     for done in range(3):

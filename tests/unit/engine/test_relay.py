@@ -8,7 +8,7 @@ import pytest
 
 from mutirao.engine.brokers import relay
 from mutirao.engine.brokers.relay import Relay
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 
 
@@ -34,7 +34,7 @@ async def test_who_is_told_need_not_ask(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(relay, "monotonic", lambda: now)
     asking: Any = store
     it = Relay(asking, {}, {}, WorkerSettings(), lambda: 2, lambda: 1, "relay")
-    pulse = Pulse("relay", 90.0)
+    pulse = LoopHealth("relay", 90.0)
     for passed, left in ((0.0, 0.0), (7.5, 7.5), (7.5, 7.5)):
         now += passed
         it.told(left)

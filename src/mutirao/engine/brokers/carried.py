@@ -10,7 +10,7 @@ from mutirao.engine.brokers.doorbells import Doorbells
 from mutirao.engine.brokers.relay import Backlog, Relay, duty_of
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell
@@ -73,7 +73,7 @@ class Carried:
             self.on_jobs()
         return claims
 
-    def loops(self) -> Mapping[str, Callable[[Pulse], Coroutine[Any, Any, None]]]:
+    def loops(self) -> Mapping[str, Callable[[LoopHealth], Coroutine[Any, Any, None]]]:
         """Return its loops by name."""
         if not self._transports:
             return {}

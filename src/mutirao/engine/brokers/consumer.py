@@ -24,7 +24,7 @@ from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
@@ -141,7 +141,7 @@ class Receiver:
         executor: Executor,
         slots: Slots,
         begin: Begin,
-        pulse: Pulse,
+        pulse: LoopHealth,
         reader: Reader,
         begun: str,
         write: Write,

@@ -16,7 +16,7 @@ from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for
 from mutirao.engine.calls import outcomes
 from mutirao.engine.dispatch.attempt_events import tell_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, doorbells_of
@@ -78,7 +78,7 @@ class Doorbells:
             return self._trouble.unmended
         return f"queue {self.queue!r}: {paused}"
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Answer until stopped; wait while the broker or the database is away."""
         while not self._stopping.is_set():
             pulse.turn()
@@ -93,7 +93,7 @@ class Doorbells:
         self._stopping.set()
         self._dispatcher.changed.set()
 
-    async def _consume(self, pulse: Pulse) -> None:
+    async def _consume(self, pulse: LoopHealth) -> None:
         self._prefetch, self._size = self._settings.concurrency, 1
         self._left.clear()
         about = self.queue, self._prefetch, _come_again

@@ -19,7 +19,7 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -117,7 +117,7 @@ class Relay:
         self._stopping.set()
         self._woken.set()
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Relay until stopped; wait while the database or a broker is away."""
         while not self._stopping.is_set():
             pulse.turn()
@@ -130,7 +130,7 @@ class Relay:
                 self._asked = True
                 await pulse.rest(self._trouble.met(error), self._stopping)
 
-    async def _turn(self, pulse: Pulse) -> None:
+    async def _turn(self, pulse: LoopHealth) -> None:
         now = monotonic()
         while self._expected and self._expected[0] <= now:
             heappop(self._expected)
@@ -172,7 +172,7 @@ class Relay:
         late = random.uniform(*ASK_WITHIN)
         self._ask_at = monotonic() + left + late * self._settings.heartbeat
 
-    async def _look(self, pulse: Pulse) -> None:
+    async def _look(self, pulse: LoopHealth) -> None:
         """Ring and publish what is due, a batch being published while the next one is rung."""
         heads = await self._store.lanes(self._transports)
         now = monotonic()
@@ -276,7 +276,7 @@ class Backlog:
         """The seconds for which no message was found to wait."""
         return 0.0 if self._empty_since is None else monotonic() - self._empty_since
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Ask until stopped; wait while the broker is away."""
         what = f"cannot ask what waits in queue {self._queue}"
         back = f"asking what waits in queue {self._queue} again"

@@ -9,7 +9,7 @@ from threading import Lock
 from typing import NamedTuple
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import MAX_REST, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth
 from mutirao.errors import StoreError, StoreRefused
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim
@@ -56,7 +56,7 @@ class ProgressWriter:
             with suppress(RuntimeError):  # the loop has ended, and a thread does not know it
                 self._loop.call_soon_threadsafe(self._something.set)
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Write reports at once, and then at most once per `pace` seconds; forever."""
         self._loop, self._something = asyncio.get_running_loop(), asyncio.Event()
         self._something.set()  # earlier reports have not been written

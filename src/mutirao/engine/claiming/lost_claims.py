@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 from mutirao.aio import wait_for
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.errors import WorkerGone
 from mutirao.log import log
 from mutirao.ports import Store
@@ -95,7 +95,7 @@ class Holdings:
         """Request a check if a call that changes what is held fails without an answer."""
         return self._doubting
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Check when there is a doubt, forever; apart from claims, because it may take long."""
         trouble = LoopRetry("cannot ask what is held", "what is held is known", self._longest)
         while True:
@@ -109,7 +109,7 @@ class Holdings:
                 longer = min(self._longest, MIN_WAIT_PER_QUERY_TIME * (monotonic() - started))
                 await pulse.rest(max(longer, trouble.met(error)))
 
-    async def _wait(self, pulse: Pulse) -> None:
+    async def _wait(self, pulse: LoopHealth) -> None:
         pulse.turn()
         while not (self._unsure or self._former):
             next_look = self._looks[0] - monotonic() if self._looks else inf

@@ -19,7 +19,7 @@ from mutirao.engine.claiming.unreadable_rows import Sieve, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Attention, Hearing, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell
@@ -79,7 +79,7 @@ class Producer:
         tasks: Collection[str],
         worker: Callable[[], int],
         dispatcher: Dispatcher,
-        pulse: Pulse,
+        pulse: LoopHealth,
         elsewhere: Collection[str] = (),
     ) -> None:
         """Set the parts; `elsewhere`: the queues whose jobs are claimed by their doorbells."""

@@ -10,7 +10,7 @@ from typing import Any
 
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.dispatch.attempt_log import JobLog
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings, worker_name
 from mutirao.model.brokers.message import Bury, Message
 from mutirao.model.jobs.events import EventKind, JobEvent
@@ -70,7 +70,7 @@ class EventLog(JobLog):
                 why = _why(outcome.error_type, outcome.error)
                 self._tell(kind, claim, duration=monotonic() - since, error=why)
 
-    async def beat(self, pulse: Pulse) -> None:
+    async def beat(self, pulse: LoopHealth) -> None:
         """Tell every heartbeat what has run since the one before, forever."""
         while True:
             await pulse.rest(self._every)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import LoopRetry, Pulse
+from mutirao.engine.loops import LoopHealth, LoopRetry
 from mutirao.log import log
 from mutirao.model.limits.limits import LimitOrigin, Rule
 from mutirao.ports import Store
@@ -46,7 +46,7 @@ class Limiter:
             await self._store.put_subscription(each, worker=self._name, now=now)
         await self._warn_of_undeclared()
 
-    async def run(self, pulse: Pulse, longest: float) -> None:
+    async def run(self, pulse: LoopHealth, longest: float) -> None:
         """Confirm every minute what is in the code; forever.
 
         `longest`: the longest wait between two tries, in seconds.

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mutirao.engine.loops import LoopRetry, Pulse
+from mutirao.engine.loops import LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.ports import Store
@@ -127,7 +127,7 @@ async def keep(
     store: Store,
     duty: Duty,
     worker: Callable[[], int],
-    pulse: Pulse,
+    pulse: LoopHealth,
     longest: float,
     keeps_house: asyncio.Event,
 ) -> None:

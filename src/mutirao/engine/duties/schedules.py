@@ -14,7 +14,7 @@ from time import monotonic
 
 from mutirao.aio import wait_for
 from mutirao.engine.calls.outcomes import shortened
-from mutirao.engine.loops import LoopRetry, Pulse
+from mutirao.engine.loops import LoopHealth, LoopRetry
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable, WrongState
 from mutirao.log import log
 from mutirao.model.schedules import schedule_rules
@@ -64,7 +64,7 @@ class Scheduler:
                 log.error("a schedule in the code is not made: %s", over)
         await self._warn_of_undeclared([schedule.name for schedule in self._declared])
 
-    async def run(self, pulse: Pulse, longest: float) -> None:
+    async def run(self, pulse: LoopHealth, longest: float) -> None:
         """Run schedules forever; while the database is away, wait up to `longest` seconds."""
         trouble = LoopRetry("schedules have to wait", "schedules go on", longest)
         confirm_at = monotonic() + CONFIRM_EVERY

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import LoopRetry, Pulse
+from mutirao.engine.loops import LoopHealth, LoopRetry
 from mutirao.log import log
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
@@ -30,7 +30,7 @@ class Superseding:
         """Write which tasks have a rule, once, when the worker starts."""
         await self._store.declare_supersede(self._usual)
 
-    async def run(self, pulse: Pulse, longest: float) -> None:
+    async def run(self, pulse: LoopHealth, longest: float) -> None:
         """Judge what waits for it, forever; `longest`: the longest wait between two tries."""
         trouble = LoopRetry(
             "cannot ask supersede rules", "supersede rules are asked again", longest

@@ -21,7 +21,7 @@ from time import monotonic
 from typing import Any
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import LoopRetry, Pulse
+from mutirao.engine.loops import LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import WorkerFailed
 from mutirao.log import log
@@ -148,7 +148,7 @@ class Heartbeat:
         self._wake: Callable[[], object] = lambda: None
         self._ready = threading.Event()
         self._ended: Future[None] = Future()
-        self.pulse = Pulse("heartbeat", settings.turn_limit)
+        self.pulse = LoopHealth("heartbeat", settings.turn_limit)
 
     def start(self) -> None:
         """Start beating."""

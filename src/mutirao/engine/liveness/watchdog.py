@@ -13,7 +13,7 @@ from mutirao.aio import wait_for
 from mutirao.engine.calls.resources import Starts, mend_standard_streams
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.liveness.heartbeat import Heart
-from mutirao.engine.loops import Pulse
+from mutirao.engine.loops import LoopHealth
 from mutirao.errors import WorkerFailed, WorkerStuck
 
 WATCH_EVERY = 1.0  # seconds between checks of loops and slots
@@ -31,7 +31,7 @@ class Watch:
     def __init__(
         self,
         slots: Slots,
-        pulses: Callable[[], Sequence[Pulse]],
+        pulses: Callable[[], Sequence[LoopHealth]],
         limit: float | None,
         starts: Sequence[Starts] = (),
     ) -> None:
@@ -40,7 +40,7 @@ class Watch:
         self._stuck_since: float | None = None
         self._suspected: set[str] = set()
 
-    async def run(self, pulse: Pulse, every: float) -> None:
+    async def run(self, pulse: LoopHealth, every: float) -> None:
         """Check every so many seconds.
 
         Raises:

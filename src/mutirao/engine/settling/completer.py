@@ -12,7 +12,7 @@ from time import monotonic
 
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.one_by_one import Aside, Fail, is_splittable
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
@@ -44,7 +44,7 @@ class Completer:
         on_waiting: Callable[[Claim, Outcome], None],
         on_written: Callable[[], None],
         on_woken: Callable[[Wake], None],
-        pulse: Pulse,
+        pulse: LoopHealth,
     ) -> None:
         self._store, self._worker, self._settings = store, worker, settings
         self._pulse = pulse

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from mutirao.aio import Backoff, end_tasks, first_of
 from mutirao.engine.calls.threads import Threads
-from mutirao.engine.loops import MAX_REST, Health, Pulse
+from mutirao.engine.loops import MAX_REST, Health, LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.shared import Shared
@@ -103,7 +103,7 @@ class Fleet:
         self._asking = Threads()
         self._members: dict[str, _Member] = {}
         self._resources = ExitStack()
-        self._pulse = Pulse("databases", PROVIDER_LIMIT + MAX_REST + settings.turn_limit)
+        self._pulse = LoopHealth("databases", PROVIDER_LIMIT + MAX_REST + settings.turn_limit)
         self._looking: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
         self._said = ""  # the trouble with the list that was logged last

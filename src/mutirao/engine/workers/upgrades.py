@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine.loops import MAX_REST, LoopRetry, Pulse
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -44,7 +44,7 @@ class Deploys:
         lanes = ((each.options.queue, name) for name, each in tasks.items())
         self._mine.update(lane for lane in lanes if self._settings.served.has(*lane))
 
-    async def look(self, store: Store, pulse: Pulse, longest: float) -> None:
+    async def look(self, store: Store, pulse: LoopHealth, longest: float) -> None:
         """Look for other versions in a database at every heartbeat, as long as it is served.
 
         Until it has been asked, and while it is away, it is as it was: nobody has taken it over.
@@ -55,7 +55,7 @@ class Deploys:
         finally:
             del self._stored[store]
 
-    async def _look(self, store: Store, pulse: Pulse, longest: float) -> None:
+    async def _look(self, store: Store, pulse: LoopHealth, longest: float) -> None:
         version, often = self._settings.app_version, self._settings.heartbeat
         trouble = LoopRetry("cannot look for newer versions", "looking for them again", longest)
         wait = often
@@ -112,7 +112,7 @@ class Herald:
         self._settings = settings
         self._tell_at = 0.0
 
-    async def run(self, pulse: Pulse) -> None:
+    async def run(self, pulse: LoopHealth) -> None:
         """Tell and hear, forever; what people have to mend at the broker is told once."""
         trouble = LoopRetry(
             "cannot hear of newer versions", "hearing of them again", MAX_REST,
@@ -127,7 +127,7 @@ class Herald:
             except TransportError as error:
                 await pulse.rest(trouble.met(error))
 
-    async def _exchange(self, announcements: Announcements, pulse: Pulse) -> None:
+    async def _exchange(self, announcements: Announcements, pulse: LoopHealth) -> None:
         self._tell_at = monotonic() + self._settings.heartbeat
         me = Deployed(self._settings.app_version or "", self._settings.served)
         while True:
