@@ -8,7 +8,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mutirao.engine.liveness.heartbeat import Heart
+from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.liveness.watchdog import LoopWatch
 from mutirao.errors import WorkerStuck
 from tests.support.waiting import DEADLINE, until
@@ -28,7 +28,7 @@ async def test_a_blocked_loop_is_told_once(over: bool) -> None:
         looks.append(0.0)
         return 0.0 if over else float("inf")
 
-    watch = LoopWatch(Heart(), over_at, 0.001, 0.05, stuck)
+    watch = LoopWatch(HeartbeatThread(), over_at, 0.001, 0.05, stuck)
     watch.start()
     await asyncio.sleep(0.1)
     assert not told.is_set()
@@ -45,7 +45,7 @@ async def test_a_blocked_loop_is_told_once(over: bool) -> None:
 async def test_no_limit() -> None:
     """Nobody watches, and stopping does nothing."""
     told: list[WorkerStuck] = []
-    watch = LoopWatch(Heart(), lambda: 0.0, 0.001, None, told.append)
+    watch = LoopWatch(HeartbeatThread(), lambda: 0.0, 0.001, None, told.append)
     watch.start()
     assert not _beats()
     watch.stop()

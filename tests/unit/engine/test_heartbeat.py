@@ -56,7 +56,7 @@ class LoopHealth:
         return {id for id, _ in jobs}
 
 
-class Heart:
+class HeartbeatThread:
     """A heartbeat without its thread, beaten by hand."""
 
     def __init__(self, settings: WorkerSettings = SETTINGS) -> None:
@@ -113,19 +113,19 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
 
 async def test_at_once(clock: Clock) -> None:
     """A worker that has just registered may: it may be here to replace the killed one."""
-    assert Heart().may_judge
+    assert HeartbeatThread().may_judge
 
 
 async def test_who_is_late_does_not_judge(clock: Clock) -> None:
     """One whose own heart has not beaten for so long knows nothing of others."""
-    heart = Heart()
+    heart = HeartbeatThread()
     clock.now += 15
     assert not heart.may_judge
 
 
 async def test_after_the_database_was_away(clock: Clock) -> None:
     """Others get one expiry's time, and all the more if it goes away again."""
-    heart = Heart()
+    heart = HeartbeatThread()
     heart.store.away = True
     assert not await heart.beats_well()
     assert not heart.may_judge
@@ -142,7 +142,7 @@ async def test_after_the_database_was_away(clock: Clock) -> None:
 
 async def test_after_nobody_could_write(clock: Clock) -> None:
     """A beat that came through late shows that others may be late as well."""
-    heart = Heart()
+    heart = HeartbeatThread()
     assert await heart.beats_well()
     clock.now += 14
     assert await heart.beats_well()
@@ -158,7 +158,7 @@ async def test_after_nobody_could_write(clock: Clock) -> None:
 
 async def test_what_comes_after_a_stall(clock: Clock) -> None:
     """The worker is told, to look everywhere: nobody has woken it meanwhile."""
-    heart = Heart()
+    heart = HeartbeatThread()
     heart.store.away = True
     assert not await heart.beats_well()
     assert heart.returns == 0
@@ -172,7 +172,7 @@ async def test_what_comes_after_a_stall(clock: Clock) -> None:
 
 async def test_a_late_beat(clock: Clock) -> None:
     """The next one tells how late it was, and the later ones less and less of it."""
-    heart = Heart()
+    heart = HeartbeatThread()
     for seconds in (5, 12, 5):
         clock.now += seconds
         assert await heart.beats_well()
@@ -189,7 +189,7 @@ async def test_a_late_beat(clock: Clock) -> None:
 async def test_one_that_rests(clock: Clock, expiry: float) -> None:
     """Beats a heartbeat later, which is not late, and lives longer, if the database is there."""
     settings = WorkerSettings(heartbeat=5, expiry=expiry)
-    heart = Heart(settings)
+    heart = HeartbeatThread(settings)
     heart.rests = True
     for _ in range(3):
         assert await heart.beats_well()
@@ -207,7 +207,7 @@ async def test_one_that_rests(clock: Clock, expiry: float) -> None:
 
 async def test_a_job_for_one_that_rests() -> None:
     """Has it beat at once, once, as one that has a job, even if that has ended meanwhile."""
-    heart = Heart()
+    heart = HeartbeatThread()
     heart.rests = True
     for _ in range(2):
         assert await heart.beats_well()
@@ -221,7 +221,7 @@ async def test_a_job_for_one_that_rests() -> None:
 
 async def test_taken_for_gone(clock: Clock) -> None:
     """Registers anew, and tells under which id."""
-    heart = Heart()
+    heart = HeartbeatThread()
     heart.store.alive = False
     assert await heart.beats_well()
     assert (heart.store.registered, heart.born) == ([ME], [8])
@@ -229,7 +229,7 @@ async def test_taken_for_gone(clock: Clock) -> None:
 
 async def test_a_loop_that_does_not_answer(clock: Clock) -> None:
     """Is asked at every beat; when it has not answered, the jobs that wait are given back."""
-    heart = Heart()
+    heart = HeartbeatThread()
     heart.unstarted = [(1, 1), (2, 1)]
     assert await heart.beats_well()
     assert (len(heart.answers), heart.store.released) == (1, [])

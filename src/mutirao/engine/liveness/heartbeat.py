@@ -31,7 +31,7 @@ from mutirao.ports import Store
 Beating = Callable[[], Coroutine[Any, Any, None]]
 
 
-class Heart:
+class HeartbeatThread:
     """A thread that lives as long as something beats in it; the next heartbeat starts another."""
 
     def __init__(self) -> None:
@@ -126,10 +126,10 @@ class Heartbeat:
         identity: NewWorker,
         worker: int,
         body: WorkerView,
-        heart: Heart | None = None,
+        heart: HeartbeatThread | None = None,
         duty: str | None = None,
     ) -> None:
-        self._heart = heart or Heart()
+        self._heart = heart or HeartbeatThread()
         self._store, self._settings, self._identity = store, settings, identity
         self._worker, self._body, self._duty = worker, body, duty
         self._answered = True

@@ -12,7 +12,7 @@ from time import monotonic
 from mutirao.aio import wait_for
 from mutirao.engine.calls.resources import Starts, mend_standard_streams
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.liveness.heartbeat import Heart
+from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.loops import LoopHealth
 from mutirao.errors import WorkerFailed, WorkerStuck
 
@@ -113,7 +113,7 @@ class LoopWatch:
 
     def __init__(
         self,
-        heart: Heart,
+        heart: HeartbeatThread,
         over_at: OverAt,
         every: float,
         limit: float | None,

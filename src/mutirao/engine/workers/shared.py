@@ -3,7 +3,7 @@
 from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.liveness.heartbeat import Heart
+from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.upgrades import Deploys
 from mutirao.log import log
@@ -19,7 +19,7 @@ class Shared:
         self.processes = Processes(self.threads, settings.defaults)
         self.starts = self.threads.starts, self.processes.starts
         self.slots = Slots(settings.concurrency, self.threads)
-        self.heart = Heart()
+        self.heart = HeartbeatThread()
         self.deploys = Deploys(settings)
 
     def close(self) -> None:
