@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine.claiming.lost_claims import Holdings
+from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.claiming.unreadable_rows import Sieve
 from mutirao.engine.dispatch import executor
@@ -95,7 +95,7 @@ MUTANTS: dict[str, Patch] = {
     "calls have no limit": _calls_have_no_limit,
     "a row stops the others": _a_row_stops_the_others,
     "what a lost answer left is not looked for": lambda patch: patch.setattr(
-        Holdings, "doubt", _nothing
+        LostClaims, "doubt", _nothing
     ),
     "claims of a dead id are taken": _claims_of_a_dead_id_are_taken,
     "handlers start whoever lives": _handlers_start_whoever_lives,

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine.claiming.lost_claims import Holdings
+from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.loops import LoopHealth
 from tests.simulation.fleet import patched
 from tests.simulation.world import World
@@ -48,7 +48,7 @@ def in_doubt(claimed_at: float, takes: float = 0.0) -> Iterator[Server]:
     server: Any = Server(world, claimed_at, takes)
 
     async def look() -> None:
-        holdings = Holdings(server, lambda: 1, NOBODY, asyncio.Lock(), 5.0)
+        holdings = LostClaims(server, lambda: 1, NOBODY, asyncio.Lock(), 5.0)
         holdings.doubt()
         await holdings.run(LoopHealth("holdings", 1_000.0))
 

@@ -54,7 +54,7 @@ class _Doubting:
             self._doubt()
 
 
-class Holdings:
+class LostClaims:
     """The jobs that one worker holds without knowing, and their release.
 
     Parameters:

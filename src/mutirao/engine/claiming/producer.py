@@ -14,7 +14,7 @@ from typing import Protocol
 
 from mutirao.aio import wait_for
 from mutirao.engine.claiming.lanes import LaneBook, told
-from mutirao.engine.claiming.lost_claims import Holdings, Runs
+from mutirao.engine.claiming.lost_claims import LostClaims, Runs
 from mutirao.engine.claiming.unreadable_rows import Sieve, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Attention, Hearing, Look
@@ -104,7 +104,7 @@ class Producer:
         self._listening = True  # as registered
         self._attention = Attention(monotonic())
         self._between_claims = asyncio.Lock()
-        self._holdings = Holdings(
+        self._holdings = LostClaims(
             store, worker, dispatcher, self._between_claims, settings.longest_wait
         )
         self._unfit = Unfit(

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 
-from mutirao.engine.claiming.lost_claims import Holdings
+from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.dispatch.noted_starts import counted, postponed
@@ -25,7 +25,7 @@ class Unfit:
         store: Store,
         worker: Callable[[], int],
         dispatcher: Dispatcher,
-        holdings: Holdings,
+        holdings: LostClaims,
         served: Collection[str],
         left_to_others: set[str],
     ) -> None:
