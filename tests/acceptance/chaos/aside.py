@@ -6,7 +6,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 
 
-class Aside:
+class OneByOne:
     """Does one thing at a time in another thread."""
 
     def __init__(self) -> None:

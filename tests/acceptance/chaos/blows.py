@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import NamedTuple
 
-from tests.acceptance.chaos.aside import Aside
+from tests.acceptance.chaos.aside import OneByOne
 from tests.acceptance.shared.broker import Broker
 from tests.support.servers import PrivateServer
 
@@ -26,7 +26,7 @@ class Blows:
     """Blows that are spread over a run. `dealt`: how many of which were begun."""
 
     def __init__(self, blows: Sequence[Blow]) -> None:
-        self._blows, self._aside = blows, Aside()
+        self._blows, self._aside = blows, OneByOne()
         self.dealt: Counter[str] = Counter()
 
     @property

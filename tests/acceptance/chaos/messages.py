@@ -19,7 +19,7 @@ from mutirao import Mutirao, NewJob
 from mutirao.errors import TransportUnavailable
 from mutirao.sql.schema.tables import inbox
 from tests.acceptance.chaos import app
-from tests.acceptance.chaos.aside import Aside
+from tests.acceptance.chaos.aside import OneByOne
 
 AHEAD = 3 / 4  # of the messages are published before the workers start
 AT_ONCE = 100  # messages
@@ -38,7 +38,7 @@ class Messages:
         self.counts = {queue: count for queue, count in counts.items() if count}
         self.again: Counter[str] = Counter()
         self._given_up = False
-        self._publishing = Aside()
+        self._publishing = OneByOne()
 
     def publish_ahead(self) -> None:
         """Publish what is to wait when the workers start."""

@@ -20,7 +20,7 @@ from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import live
 from tests.acceptance.chaos import app, blows, messages, told
-from tests.acceptance.chaos.aside import Aside
+from tests.acceptance.chaos.aside import OneByOne
 from tests.acceptance.chaos.audit import audit
 from tests.acceptance.chaos.blows import Blows
 from tests.acceptance.chaos.crew import Crew, crew
@@ -185,7 +185,7 @@ class Chaos:
         self._rows, self._unfinished = 0, plan.effects
         self._rows_at_kill = 0
         self._still = Stillness(QUIET)
-        self._asking = Aside()
+        self._asking = OneByOne()
         self.held: Mapping[str, int] = {}  # by the broker, when it was asked last, by queue
         self.seconds = 0.0
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.settling.one_by_one import Aside
+from mutirao.engine.settling.one_by_one import OneByOne
 from mutirao.errors import StoreRefused
 from mutirao.model.jobs.outcome import SUCCEEDED
 from mutirao.testing import MemoryStore
@@ -27,7 +27,7 @@ async def test_what_cannot_be_settled_at_all() -> None:
     def instead(one: Finished, error: Exception) -> Iterator[Finished]:
         yield one
 
-    aside = Aside(store, WorkerSettings(), refuse, instead, ended.set)
+    aside = OneByOne(store, WorkerSettings(), refuse, instead, ended.set)
     aside.take([Finished(claim, SUCCEEDED, 0.0, 0.0, None)], StoreRefused("a value"))
     await aside.idle()
     assert len(aside) == 0

@@ -14,7 +14,7 @@ from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.settling.one_by_one import Aside, Fail, is_splittable
+from mutirao.engine.settling.one_by_one import Fail, OneByOne, is_splittable
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.jobs.outcome import Outcome, Settlement
@@ -51,7 +51,7 @@ class Completer:
         self._on_waiting, self._on_written, self._on_woken = on_waiting, on_written, on_woken
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
-        self._aside = Aside(store, settings, self._settle, fail, self._ended_aside)
+        self._aside = OneByOne(store, settings, self._settle, fail, self._ended_aside)
         self._something = asyncio.Event()
         self._closing = False
 

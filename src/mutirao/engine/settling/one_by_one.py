@@ -30,7 +30,7 @@ def is_splittable(error: Exception) -> bool:
     return isinstance(error, StoreBusy | StoreRefused) or not isinstance(error, StoreError)
 
 
-class Aside:
+class OneByOne:
     """The attempts that are settled apart.
 
     Parameters:
