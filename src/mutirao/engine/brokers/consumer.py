@@ -16,7 +16,7 @@ from typing import Protocol
 from mutirao.aio import Backoff, wait_for
 from mutirao.engine.brokers.decoding import Expired, Reader, Undecodable
 from mutirao.engine.brokers.redelivered import Suspects
-from mutirao.engine.brokers.settling import Key, Late, Returns, Write
+from mutirao.engine.brokers.settling import DeliverySettler, Key, Late, Write
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
 from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
@@ -153,7 +153,7 @@ class Receiver:
         in_order = not transport.longest_delay
         late = Late(transport.longest_again, in_order, executor.most_attempts, write, patience)
         told = self._follow, self._settled, self._tell_dead
-        self._returns = Returns(settings.linger, late, *told)
+        self._returns = DeliverySettler(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
         self.dispatcher.suspect_from, self.dispatcher.note_start = 1, self._clear_the_way
         self._clearing = 0  # suspects that are about to start

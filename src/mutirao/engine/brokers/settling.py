@@ -111,7 +111,7 @@ class _Held:
     since: float = field(default_factory=monotonic)
 
 
-class Returns:
+class DeliverySettler:
     """The deliveries of one queue that a worker holds, and their settling. A `Settler`.
 
     Parameters:
