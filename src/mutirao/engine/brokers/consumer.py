@@ -16,7 +16,7 @@ from typing import Protocol
 from mutirao.aio import Backoff, wait_for
 from mutirao.engine.brokers.decoding import Expired, Reader, Undecodable
 from mutirao.engine.brokers.redelivered import Suspects
-from mutirao.engine.brokers.settling import DeliverySettler, Key, Late, Write
+from mutirao.engine.brokers.settling import DeliverySettler, Key, Overflow, Write
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
 from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
@@ -151,7 +151,7 @@ class Receiver:
         self.queue, self._transport, self._settings = queue, transport, settings
         self._tasks, self._pulse, self._reader = tasks, pulse, reader
         in_order = not transport.longest_delay
-        late = Late(transport.longest_again, in_order, executor.most_attempts, write, patience)
+        late = Overflow(transport.longest_again, in_order, executor.most_attempts, write, patience)
         told = self._follow, self._settled, self._tell_dead
         self._returns = DeliverySettler(settings.linger, late, *told)
         self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)

@@ -35,7 +35,7 @@ from mutirao.tasks.job_messages import job_of
 Write = Callable[[NewJob], Awaitable[object]]  # into the store; returns the job's id there
 
 
-class Late:
+class Overflow:
     """Where the attempts of one queue go on that wait for too long.
 
     Parameters:
@@ -125,7 +125,7 @@ class DeliverySettler:
     def __init__(
         self,
         linger: float,
-        late: Late,
+        late: Overflow,
         follow: Callable[[NewJob], Awaitable[None]],
         on_settled: Callable[[], None],
         on_buried: Callable[[Bury, Message | None], None],
