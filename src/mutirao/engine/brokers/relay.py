@@ -40,7 +40,7 @@ MAX_RECALLED = 5_000  # doorbells taken back at a time
 QUIET_AFTER = 5.0
 
 
-class Ear(Protocol):
+class QueueState(Protocol):
     """What a worker hears of one queue's doorbells."""
 
     @property
@@ -69,7 +69,7 @@ class Relay:
         self,
         store: Store,
         transports: Mapping[str, Transport],
-        ears: Mapping[str, Ear],
+        ears: Mapping[str, QueueState],
         settings: WorkerSettings,
         worker: Callable[[], int],
         together: Callable[[], int],
@@ -257,7 +257,7 @@ def _nothing() -> "asyncio.Future[None]":
 
 
 class Backlog:
-    """The loop that asks a broker how many messages wait in one queue. An `Ear` of a `Relay`.
+    """The loop that asks a broker how many messages wait in one queue. A `QueueState` of a `Relay`.
 
     While none waits the broker has lost what was rung long ago, or a consumer holds it, which will
     find it stale. While some wait nothing is known: they may wait for a consumer, and what is lost
