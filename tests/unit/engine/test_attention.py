@@ -9,14 +9,14 @@ from mutirao.engine.claiming.wakeups import (
     MAX_EMPTY_CLAIMS,
     SHORTEST_PAUSE,
     WINDOW_SECONDS,
-    Attention,
+    ListenPolicy,
     Look,
 )
 
 
 def test_a_worker_that_rests_is_not_busy() -> None:
     """A job now and then leaves it listening."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     for second in range(1, 20):
         attention.had_time(second)
         attention.took(1, second + 0.1)
@@ -25,7 +25,7 @@ def test_a_worker_that_rests_is_not_busy() -> None:
 
 def test_more_than_it_wants_for_a_while() -> None:
     """It finds jobs by itself, and need not be told."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     attention.took(1, 0.1)
     assert not attention.busy(WINDOW_SECONDS)
     assert attention.busy(WINDOW_SECONDS + 0.01)
@@ -33,7 +33,7 @@ def test_more_than_it_wants_for_a_while() -> None:
     assert not attention.busy(WINDOW_SECONDS + 0.02)
 
 
-def busy(attention: Attention, now: float) -> bool:
+def busy(attention: ListenPolicy, now: float) -> bool:
     """Return whether it is busy though it has had time."""
     attention.had_time(now)
     return attention.busy(now)
@@ -41,7 +41,7 @@ def busy(attention: Attention, now: float) -> bool:
 
 def test_many_jobs() -> None:
     """At once, until fewer come in a window; half of them are enough to remain so."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
     assert busy(attention, 0.1)
     assert busy(attention, WINDOW_SECONDS + 0.01)
@@ -53,7 +53,7 @@ def test_many_jobs() -> None:
 
 def test_one_after_another() -> None:
     """Though each look finds one."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
     moments = [0.1 + n / 100 for n in range(60)]
     for moment in moments:
@@ -63,14 +63,14 @@ def test_one_after_another() -> None:
 
 def test_none_came_in_a_whole_window() -> None:
     """What came before it does not count any more."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     attention.took(BUSY_JOBS_PER_WINDOW, 0.1)
     assert not busy(attention, 2 * WINDOW_SECONDS + 0.01)
 
 
 def test_looking_in_vain() -> None:
     """So many times in a row, and it listens again; what it finds begins the count anew."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     for _ in range(MAX_EMPTY_CLAIMS - 1):
         assert not attention.record_empty_claim()
     attention.took(1, 0.1)
@@ -82,7 +82,7 @@ def test_looking_in_vain() -> None:
 
 def test_looking_again() -> None:
     """At once, as long as that finds something; seldom where it is told of what there is."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     assert attention.hurries
     for look, found, hurries, pauses in (
         (Look.AT_ONCE, True, True, 1),
@@ -109,7 +109,7 @@ def test_looking_again() -> None:
 
 def test_who_hears_looks_as_often_as_ever() -> None:
     """It is told of nothing only until it has time, and then it listens."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     for look in 9 * (Look.TOLD, Look.IN_TURN):
         attention.look = look
         attention.looked(look is Look.TOLD, hears=True)
@@ -118,7 +118,7 @@ def test_who_hears_looks_as_often_as_ever() -> None:
 
 def test_listening_again_forgets_the_rush() -> None:
     """A single job afterwards does not make it busy."""
-    attention = Attention(0.0)
+    attention = ListenPolicy(0.0)
     attention.took(10 * BUSY_JOBS_PER_WINDOW, 0.1)
     while not attention.record_empty_claim():
         pass

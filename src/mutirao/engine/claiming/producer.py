@@ -17,7 +17,7 @@ from mutirao.engine.claiming.lanes import LaneBook, told
 from mutirao.engine.claiming.lost_claims import LostClaims, Runs
 from mutirao.engine.claiming.unreadable_rows import Sieve, passes
 from mutirao.engine.claiming.unrunnable import Unfit
-from mutirao.engine.claiming.wakeups import Attention, Hearing, Look
+from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
@@ -102,7 +102,7 @@ class Producer:
         self._may_refresh_at = 0.0  # monotonic
         self._guessing = False  # whether claims have made the heads outdated
         self._listening = True  # as registered
-        self._attention = Attention(monotonic())
+        self._attention = ListenPolicy(monotonic())
         self._between_claims = asyncio.Lock()
         self._holdings = LostClaims(
             store, worker, dispatcher, self._between_claims, settings.longest_wait

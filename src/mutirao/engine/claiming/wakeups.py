@@ -43,7 +43,7 @@ class Look(Enum):
     IN_TURN = auto()  # after a pause, untold
 
 
-class Attention:
+class ListenPolicy:
     """A counter of jobs and rests. `now` is monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
