@@ -5,7 +5,7 @@ from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.upgrades import Deploys
+from mutirao.engine.workers.upgrades import VersionWatch
 from mutirao.log import log
 
 
@@ -20,7 +20,7 @@ class Shared:
         self.starts = self.threads.starts, self.processes.starts
         self.slots = Slots(settings.concurrency, self.threads)
         self.heart = HeartbeatThread()
-        self.deploys = Deploys(settings)
+        self.deploys = VersionWatch(settings)
 
     def close(self) -> None:
         """Let threads and child processes end; the heart ends with its last heartbeat."""

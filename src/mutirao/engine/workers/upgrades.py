@@ -25,7 +25,7 @@ from mutirao.tasks.task import Task
 REPEATS, REMEMBERED = 2.0, 6.0  # times `expiry`: between two announcements, and how long one counts
 
 
-class Deploys:
+class VersionWatch:
     """What is known of other versions. All of it is called in the worker's event loop.
 
     Attributes:
@@ -104,7 +104,7 @@ class Herald:
     def __init__(
         self,
         transport: Announces,
-        deploys: Deploys,
+        deploys: VersionWatch,
         settings: WorkerSettings,
         works: Callable[[], bool],
     ) -> None:
