@@ -11,7 +11,7 @@ import pytest
 from mutirao.aio import end_tasks
 from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.upgrades import Herald, VersionWatch
+from mutirao.engine.workers.upgrades import VersionAnnouncer, VersionWatch
 from mutirao.errors import ConfigurationError
 from mutirao.model.deploys import Deployed, Served, is_newer, named, taken_over
 from mutirao.transports.memory import MemoryTransport
@@ -72,7 +72,7 @@ async def test_what_nobody_can_read() -> None:
     broker = MemoryTransport()
     settings = WorkerSettings(queues=("mail",), app_version="4", drain_on_new_version=True)
     deploys = VersionWatch(settings)
-    herald = Herald(broker, deploys, settings, lambda: True)
+    herald = VersionAnnouncer(broker, deploys, settings, lambda: True)
     hearing = asyncio.create_task(herald.run(LoopHealth("versions", 60)))
     await until(lambda: broker._listeners)
     for body in (b"\xff", b"[1]", b'{"version": "5", "newer": ' + 60_000 * b"["):

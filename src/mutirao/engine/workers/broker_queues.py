@@ -28,7 +28,7 @@ from mutirao.engine.loops import Health, Loops
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.checks import check_tasks, check_waits
 from mutirao.engine.workers.shared import Shared
-from mutirao.engine.workers.upgrades import Herald
+from mutirao.engine.workers.upgrades import VersionAnnouncer
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -241,14 +241,14 @@ class Carrying:
         last = reader, begun, self._write, PATIENCE if self._owns else inf
         return Receiver(queue, transport, self.settings, served, *about, *last)
 
-    def _heralds(self) -> Iterator[tuple[Herald, str]]:
+    def _heralds(self) -> Iterator[tuple[VersionAnnouncer, str]]:
         if self.settings.app_version is None:
             return
         for transport, queues in by_transport(self._transports):
             if isinstance(transport, Announces):
                 mine = [each for each in self._receivers if each.queue in queues]
                 works = partial(_all_work, mine)
-                herald = Herald(transport, self._shared.deploys, self.settings, works)
+                herald = VersionAnnouncer(transport, self._shared.deploys, self.settings, works)
                 yield herald, f"versions at {transport.name}"
 
     def _blocked(self, error: WorkerStuck) -> None:

@@ -92,7 +92,7 @@ class VersionWatch:
             self.outdated.set()
 
 
-class Herald:
+class VersionAnnouncer:
     """Tells the other workers of a broker what this one serves, and hears them.
 
     One of those that say the same repeats it for all.
