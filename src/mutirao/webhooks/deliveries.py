@@ -51,7 +51,7 @@ from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.request import Signer, Timeouts, WebhookRequest
-from mutirao.webhooks.silence import Silence
+from mutirao.webhooks.silence import SilenceDetector
 
 # Seconds between the attempts, as Standard Webhooks advises; the first one is at once.
 SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
@@ -112,7 +112,7 @@ class Deliveries:
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
         self._endpoints = KnownEndpoints(store)
         self._writer = AttemptWriter(store, settings.breakers)
-        self._silence = Silence(store.doubt_endpoint, limit - slots)
+        self._silence = SilenceDetector(store.doubt_endpoint, limit - slots)
 
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""

@@ -43,7 +43,7 @@ class _Heard:
     doubted: bool = False
 
 
-class Silence:
+class SilenceDetector:
     """Watches attempts that are going on, and tells once of each endpoint that falls silent.
 
     Parameters:

@@ -10,7 +10,7 @@ import pytest
 
 from mutirao.errors import StoreError
 from mutirao.webhooks import silence
-from mutirao.webhooks.silence import LEAST, TIMES, Silence
+from mutirao.webhooks.silence import LEAST, TIMES, SilenceDetector
 
 
 class Watched:
@@ -18,7 +18,7 @@ class Watched:
 
     def __init__(self) -> None:
         self.now, self.told, self.failing = 100.0, list[str](), False
-        self.silence = Silence(self.doubt, 3, lambda: self.now)
+        self.silence = SilenceDetector(self.doubt, 3, lambda: self.now)
         self.waiting, self.lent = list[str](), list[str]()
 
     async def doubt(self, id: str) -> None:
