@@ -37,7 +37,7 @@ class Made(NamedTuple):
     written: asyncio.Future[None]
 
 
-class KnownEndpoints:
+class EndpointCache:
     """The endpoints that a worker sends to, read again when `KNOWN_FOR` has passed.
 
     Parameters:

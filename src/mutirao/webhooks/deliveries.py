@@ -46,7 +46,7 @@ from mutirao.tasks.options import TaskOptions
 from mutirao.tasks.task import Task
 from mutirao.tasks.topics.topics import Topic, TopicApp
 from mutirao.webhooks.answer import Answer, DeliveryFailure
-from mutirao.webhooks.batches import AttemptWriter, KnownEndpoints
+from mutirao.webhooks.batches import AttemptWriter, EndpointCache
 from mutirao.webhooks.courier import Courier
 from mutirao.webhooks.guard import Guard
 from mutirao.webhooks.keys import Secret
@@ -110,7 +110,7 @@ class Deliveries:
         trusted = _trusting(settings.ca) if settings.ca else None
         limit = settings.connections
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
-        self._endpoints = KnownEndpoints(store)
+        self._endpoints = EndpointCache(store)
         self._writer = AttemptWriter(store, settings.breakers)
         self._silence = SilenceDetector(store.doubt_endpoint, limit - slots)
 

@@ -13,7 +13,7 @@ from mutirao.model.webhooks.endpoints import Endpoint
 from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
 from mutirao.ports import Store
 from mutirao.webhooks import new_secret
-from mutirao.webhooks.batches import KNOWN_FOR, AttemptWriter, KnownEndpoints
+from mutirao.webhooks.batches import KNOWN_FOR, AttemptWriter, EndpointCache
 
 
 def attempt(job: int, endpoint: str, host: str, status: int = 200) -> WebhookAttempt:
@@ -64,7 +64,7 @@ async def test_a_change_of_an_endpoint_acts_soon() -> None:
     """By a clock that begins before it is read; what is asked for at once is read at once."""
     clock = [100.0]
     store = Changing(clock)
-    known = KnownEndpoints(cast(Store, store), clock=lambda: clock[0])
+    known = EndpointCache(cast(Store, store), clock=lambda: clock[0])
 
     async def secrets(*ids: str) -> set[str | None]:
         found = await asyncio.gather(*map(known.get, ids))
