@@ -40,7 +40,7 @@ from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store.hub import AnnouncingStore
-from mutirao.tasks.around.hooks import Surroundings
+from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
 from mutirao.tasks.around.registration import Arounds
 from mutirao.tasks.blueprint import Tasks
@@ -128,7 +128,7 @@ class Mutirao(
         self.undecided: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
-        self._surroundings = Surroundings()
+        self._surroundings = Hooks()
         self._portal = Portal()
         self._databases: Callable[[], Any] | None = None
         self._tenants: Tenants | None = None

@@ -7,7 +7,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.limits.limits import Limit
 from mutirao.model.schedules.schedule import Terms
-from mutirao.tasks.around.hooks import Surroundings
+from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.handle import NOT_GIVEN, Handle
 from mutirao.tasks.options import several_limits
@@ -27,7 +27,7 @@ class Tasks(TopicRegistry):
 
     def __init__(self) -> None:
         self.defaults = Defaults()
-        self._surroundings = Surroundings()
+        self._surroundings = Hooks()
         self._max_payload = MAX_PAYLOAD
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}

@@ -21,7 +21,7 @@ from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.model.limits.limits import Whose
-from mutirao.tasks.around.hooks import Inside, Surroundings
+from mutirao.tasks.around.hooks import Hooks, Inside
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import NOT_GIVEN, Handle, given, kept_result
 from mutirao.tasks.options import CallTerms, TaskOptions, template_of
@@ -40,7 +40,7 @@ class TaskApp(Protocol):
     defaults: Defaults
     undecided: "dict[str, Task[..., Any]]"  # of whose signatures something is left to be checked
 
-    _surroundings: Surroundings
+    _surroundings: Hooks
 
     def submit(self, job: NewJob, conn: object | None) -> Handle[Any]:
         """Check a job and write it, through `conn` or in a transaction of its own."""
@@ -189,7 +189,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         self.dead_handler = task
         return handler
 
-    def join(self, surroundings: Surroundings) -> None:
+    def join(self, surroundings: Hooks) -> None:
         """Run this in other surroundings from now on: those of an application that includes it."""
         self.surroundings = surroundings
         self.signature.join(surroundings.factories)
@@ -233,7 +233,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         plan = factories.plan(wanted, self.name, loop=self.is_coroutine)
         return Inside(self.surroundings, wanted, plan)
 
-    def within(self, surroundings: Surroundings) -> "Task[P, R]":
+    def within(self, surroundings: Hooks) -> "Task[P, R]":
         """Return this task in other surroundings; for another process, which may not know all."""
         task = copy(self)
         task.__dict__.pop("inside", None)

@@ -14,7 +14,7 @@ from mutirao.engine.calls.main_script import Main
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.message import MessageId
 from mutirao.model.jobs.job import Claim
-from mutirao.tasks.around.hooks import Surroundings
+from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.task import Task
 
@@ -60,7 +60,7 @@ def find_task(order: Order, main: Main) -> Task[..., Any]:
         ConfigurationError: there is no task of that name, or the main script must not be run.
     """
     main.enter_for((order.task, *order.hooks, *order.factories))
-    surroundings = Surroundings()
+    surroundings = Hooks()
     for place in order.hooks:
         surroundings.add_hook(_find(place))
     for place in order.factories:

@@ -45,7 +45,7 @@ Hook = Callable[[Job], Iterator[None]]
 AsyncHook = Callable[[Job], AsyncIterator[None]]
 
 
-class Surroundings:
+class Hooks:
     """What stands around the handlers of an application: hooks, the first outermost; factories."""
 
     def __init__(self) -> None:
@@ -81,7 +81,7 @@ class Inside:
         plan: the factories to call, each after those that it needs.
     """
 
-    surroundings: Surroundings
+    surroundings: Hooks
     wanted: Mapping[str, Any]
     plan: tuple[Factory, ...]
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from mutirao.model.jobs.job import Job
-from mutirao.tasks.around.hooks import AsyncHook, Hook, Surroundings
+from mutirao.tasks.around.hooks import AsyncHook, Hook, Hooks
 from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
@@ -18,7 +18,7 @@ class Arounds:
 
     _around_enqueue: list[EnqueueMiddleware]
     _around_attempt: list[AttemptMiddleware]
-    _surroundings: Surroundings
+    _surroundings: Hooks
 
     def around_enqueue(self, middleware: AroundEnqueue) -> AroundEnqueue:
         """Register a middleware that wraps every enqueue, in this process; return it.
