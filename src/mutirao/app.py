@@ -42,7 +42,7 @@ from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
-from mutirao.tasks.around.registration import Arounds
+from mutirao.tasks.around.registration import HookRegistry
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.options import Duration, length_of_time
@@ -58,7 +58,7 @@ DEFAULT_URL = "sqlite:///mutirao.db"
 
 
 class Mutirao(
-    Consuming, Listening, Graphs, TopicRegistry, JobAdmin, Inboxes, Arounds, Waking, Workers
+    Consuming, Listening, Graphs, TopicRegistry, JobAdmin, Inboxes, HookRegistry, Waking, Workers
 ):
     """An application's background jobs.
 

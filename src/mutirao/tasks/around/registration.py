@@ -13,7 +13,7 @@ Provider = TypeVar("Provider", bound=Callable[..., Any])
 AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 
-class Arounds:
+class HookRegistry:
     """The registration of what stands around enqueues, attempts and handlers."""
 
     _around_enqueue: list[EnqueueMiddleware]
