@@ -29,7 +29,7 @@ from mutirao.sql.dialects.mysql.server import faults
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import was_undone
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Query
 from mutirao.sql.rules import claim as claiming
 from mutirao.sql.rules.fairness import Turns
 from mutirao.sql.schema import tables, views
@@ -64,7 +64,7 @@ HAS = {DriverContract, StoreContract}
 NOT_YET = {NotifierContract: "nothing wakes a worker: it polls"}
 
 
-def after_one(steps: Asking[R], act: Callable[[], None]) -> Asking[R]:
+def after_one(steps: Query[R], act: Callable[[], None]) -> Query[R]:
     """Do something between the first and the second of some steps."""
     answer = yield next(steps)
     act()

@@ -21,7 +21,7 @@ from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import LoopRetry, Loops
 from mutirao.engine.settling.completer import Completer
 from mutirao.model.jobs.job import Claim, Lane
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Query
 from mutirao.sql.rules import uniqueness
 from tests.simulation import faults, run
 
@@ -79,7 +79,7 @@ def _claims_of_a_dead_id_are_taken(patch: pytest.MonkeyPatch) -> None:
 
 
 def _nobody_waits_for_a_key(patch: pytest.MonkeyPatch) -> None:
-    def follow(*_: Any) -> Asking[None]:
+    def follow(*_: Any) -> Query[None]:
         yield from ()
 
     patch.setattr(uniqueness, "_follow", follow)

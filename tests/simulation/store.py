@@ -15,7 +15,7 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.runner import Body
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
-from mutirao.sql.drivers.steps import Asking, Execute, command, drive
+from mutirao.sql.drivers.steps import Execute, Query, command, drive
 from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 from mutirao.sql.store.locking import applied
 from mutirao.testing import MemoryStore
@@ -200,11 +200,11 @@ class _OneThread(InCallersThread):
         with translate_errors():
             return body(self._alone, *args, **kwargs)
 
-    def _drive(self, steps: Asking[R]) -> R:
+    def _drive(self, steps: Query[R]) -> R:
         with translate_errors():
             return drive(steps, self.driver)
 
-    def _begun(self, steps: Asking[R]) -> Asking[R]:
+    def _begun(self, steps: Query[R]) -> Query[R]:
         """Return steps in a transaction of their own."""
         yield command("BEGIN IMMEDIATE")
         try:

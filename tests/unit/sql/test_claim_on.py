@@ -9,7 +9,7 @@ from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.limits.limits import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.limits import ClaimRequest
-from mutirao.sql.drivers.steps import Asking, Autocommits, Row
+from mutirao.sql.drivers.steps import Autocommits, Query, Row
 from mutirao_conformance.kit import LONG_AGO, NOW, lane
 
 NOBODY = (None,) * 8  # of a claim: what is not asked here
@@ -18,7 +18,7 @@ AGAIN = MINE._replace(id=0, task="*")
 UNDONE = [errors.DeadlockDetected(), errors.SerializationFailure(), errors.LockNotAvailable()]
 
 
-def claiming(*rows: Row) -> Asking[Claimed]:
+def claiming(*rows: Row) -> Query[Claimed]:
     """Return the steps of a claim whose first statement has had these rows."""
     request = ClaimRequest(statements.CLAIM, 1, [lane()], 10, None, None)
     return limits.claim_on(request, list(rows))

@@ -9,10 +9,10 @@ import pytest
 
 from mutirao.sql.drivers.mysql import say_joined
 from mutirao.sql.drivers.steps import (
-    Asking,
     Autocommits,
     Bracket,
     Execute,
+    Query,
     Reply,
     Row,
     Rows,
@@ -26,7 +26,7 @@ from mutirao.sql.drivers.together import MOST_WAITING, together
 BRACKET = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 
 
-def heard(steps: Asking[Any], joins: bool = True, failing: str = "") -> tuple[list[list[str]], Any]:
+def heard(steps: Query[Any], joins: bool = True, failing: str = "") -> tuple[list[list[str]], Any]:
     """Reply each statement with its text; return what travelled together, and the result."""
     said, answer = list[list[str]](), None
     try:
@@ -51,7 +51,7 @@ def heard(steps: Asking[Any], joins: bool = True, failing: str = "") -> tuple[li
     return said, answer
 
 
-def work() -> Asking[Rows]:
+def work() -> Query[Rows]:
     """Write twice, ask, and write."""
     yield command("a")
     yield each("b", [(1,), (2,)])
@@ -80,7 +80,7 @@ def test_what_fails_undoes_all(failing: str) -> None:
 def test_what_is_large_travels_alone() -> None:
     """A packet has an end: what waited is said before, in its order."""
 
-    def large() -> Asking[None]:
+    def large() -> Query[None]:
         yield command("a")
         yield each("b", [("x" * MOST_WAITING,), ("x",)])
         yield command("c")
@@ -91,7 +91,7 @@ def test_what_is_large_travels_alone() -> None:
 def test_what_is_asked_soon() -> None:
     """Its rows come with those of the next question; before that there are none."""
 
-    def asking() -> Asking[list[Any]]:
+    def asking() -> Query[list[Any]]:
         first = yield from soon(Execute("a"))
         with suppress(LookupError):
             return first.rows
@@ -107,7 +107,7 @@ def test_what_is_asked_soon() -> None:
 def test_the_last_travels_with_the_commit() -> None:
     """Nothing may be said after it."""
 
-    def last(more: bool) -> Asking[Rows]:
+    def last(more: bool) -> Query[Rows]:
         found = yield Execute("a", commits=True)
         return (yield command("b")) if more else found
 
@@ -119,7 +119,7 @@ def test_the_last_travels_with_the_commit() -> None:
 def test_a_transaction_within_one() -> None:
     """Who asks whether statements commit by themselves hears that they do not."""
 
-    def asking() -> Asking[Rows]:
+    def asking() -> Query[Rows]:
         return (yield Autocommits())
 
     assert heard(together(BRACKET, asking())) == ([["BEGIN", "COMMIT"]], [(False,)])

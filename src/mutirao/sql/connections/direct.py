@@ -20,7 +20,7 @@ from mutirao.sql.drivers.lending import would_end
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import alent, lent
 from mutirao.sql.drivers.resting import is_closed
-from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Asking, adrive, drive
+from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Query, adrive, drive
 
 
 def is_awaited(job: Job) -> bool:
@@ -109,21 +109,21 @@ class DirectTransaction(CompletingTransaction):
             if not self._spare.keep(self._lent):
                 await greenlet_spawn(self._spare.close, self._lent)
 
-    async def _run(self, steps: Asking[None], driver: Any) -> None:
+    async def _run(self, steps: Query[None], driver: Any) -> None:
         at_once = getattr(driver, "run", None)  # aiosqlite's: all in one visit to its thread
         if at_once is not None and self._driver.is_open():
             await at_once(self._give_back_after(steps))
         else:
             await adrive(steps, driver)
 
-    def _give_back_after(self, steps: Asking[None]) -> Asking[None]:
+    def _give_back_after(self, steps: Query[None]) -> Query[None]:
         """Have the next one write where this one ends, in the driver's thread."""
         try:
             yield from steps
         finally:
             self._driver.take_back()
 
-    def _last_steps(self, error: BaseException | None) -> Asking[None]:
+    def _last_steps(self, error: BaseException | None) -> Query[None]:
         """Settle and commit, or roll back if the block raised; whatever it raised goes on."""
         self._driver.refuse = None
         if error is None:
@@ -135,7 +135,7 @@ class DirectTransaction(CompletingTransaction):
             with translate_errors():
                 yield ROLLBACK
 
-    def _complete(self) -> Asking[None]:
+    def _complete(self) -> Query[None]:
         try:
             if self._tried_rollback or not self._driver.is_open():
                 raise self._not_open()
@@ -146,7 +146,7 @@ class DirectTransaction(CompletingTransaction):
             yield from self._undo(error)
             raise
 
-    def _settled(self, settlement: Settlement) -> Asking[set[int]]:
+    def _settled(self, settlement: Settlement) -> Query[set[int]]:
         try:
             rules, names = self._engines.dialect.rules, self._engines.names
             settled = yield from named(names, rules.complete(settlement))
@@ -157,7 +157,7 @@ class DirectTransaction(CompletingTransaction):
             raise
         return settled
 
-    def _undo(self, error: BaseException) -> Asking[None]:
+    def _undo(self, error: BaseException) -> Query[None]:
         if self._driver.must_roll_back():
             try:
                 yield ROLLBACK

@@ -36,7 +36,7 @@ from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.resting import is_closed
 from mutirao.sql.drivers.sqlite3 import bytes_escaped
-from mutirao.sql.drivers.steps import Asking, AsyncDriver, SyncDriver, adrive, drive
+from mutirao.sql.drivers.steps import AsyncDriver, Query, SyncDriver, adrive, drive
 
 log = logging.getLogger("mutirao")
 
@@ -157,7 +157,7 @@ class Runner:
             return _together(self._engines.sync(), body, *args, **kwargs)
 
     @overload
-    async def alone(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
+    async def alone(self, body: Query[R], /, *, keep: bool = True) -> R: ...
     @overload
     async def alone(self, body: Body[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     async def alone(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -185,7 +185,7 @@ class Runner:
         return await self.alone(body, *args, **kwargs)
 
     @overload
-    def alone_sync(self, body: Asking[R], /, *, keep: bool = True) -> R: ...
+    def alone_sync(self, body: Query[R], /, *, keep: bool = True) -> R: ...
     @overload
     def alone_sync(self, body: Body[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
     def alone_sync(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
@@ -228,7 +228,7 @@ class Runner:
         engine = self._engines.asynchronous().sync_engine
         return await greenlet_spawn(lambda: _together(engine, body, *args, **kwargs))
 
-    def _step_sync(self, steps: Asking[R]) -> R:
+    def _step_sync(self, steps: Query[R]) -> R:
         """Run steps through the driver's own connection, in no transaction.
 
         SQLAlchemy takes longer (90 µs) than everything else in this process.
@@ -270,7 +270,7 @@ class Runner:
                 if not gone:
                     spare.give_back(lent)
 
-    async def _step(self, steps: Asking[R], *, keep: bool = True) -> R:
+    async def _step(self, steps: Query[R], *, keep: bool = True) -> R:
         spare = self._engines.async_spare()
         # AsyncEngine's own handling of connections takes 0.1 ms more.
         lent = spare.at_hand() if keep else None

@@ -35,7 +35,7 @@ from mutirao.model.jobs.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Query
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.schema.tables import live
@@ -217,7 +217,7 @@ class Dialect(ABC):
 
     def fan_out(
         self, publication: Job, done: Settlement, after: str | None, first: int
-    ) -> Asking[tuple[bool, str | None]]:
+    ) -> Query[tuple[bool, str | None]]:
         """Make the next deliveries of a publication, and complete it with the last ones.
 
         A transaction of its own, where `delivers`.

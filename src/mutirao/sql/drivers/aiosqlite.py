@@ -5,7 +5,7 @@ from typing import TypeVar
 from aiosqlite import Connection
 
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
-from mutirao.sql.drivers.steps import Asking, Request, Rows, drive
+from mutirao.sql.drivers.steps import Query, Request, Rows, drive
 
 R = TypeVar("R")
 
@@ -31,7 +31,7 @@ class AiosqliteDriver:
         rows: Rows = await self._conn._execute(within.handle, request)  # type: ignore[no-untyped-call]
         return rows
 
-    async def run(self, steps: Asking[R]) -> R:
+    async def run(self, steps: Query[R]) -> R:
         """Run steps in one visit to the thread; a visit costs more than a statement."""
         within = Sqlite3Driver(self._conn._conn)
         result: R = await self._conn._execute(lambda: drive(steps, within))  # type: ignore[no-untyped-call]

@@ -16,7 +16,7 @@ from os import dup
 from typing import Any, Generic, TypeVar
 
 from mutirao.errors import UnsupportedConnection
-from mutirao.sql.drivers.steps import Asking, AsyncDriver, R, SyncDriver, Work, adrive, drive
+from mutirao.sql.drivers.steps import AsyncDriver, Query, R, SyncDriver, Work, adrive, drive
 
 Adapted = TypeVar("Adapted", covariant=True)
 
@@ -168,7 +168,7 @@ def driver(conn: object) -> SyncDriver:
     raise _unsupported(conn, _ASYNC, "is asynchronous: use `aenqueue` or `aremember`, and await it")
 
 
-def through(conn: object, steps: Asking[R]) -> R:
+def through(conn: object, steps: Query[R]) -> R:
     """Run steps through a synchronous connection or session; see `driver`."""
     return drive(steps, driver(conn))
 

@@ -16,14 +16,14 @@ from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.drivers.lendable import Lendable, lendable
 from mutirao.sql.drivers.own import alent, lent
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
-from mutirao.sql.drivers.steps import Asking, adrive, drive
+from mutirao.sql.drivers.steps import Query, adrive, drive
 
 _ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
 _MARK = "mutirao_lent"  # a savepoint
 _INTRANS = 2  # libpq's PQTRANS_INTRANS
 
 
-def complete(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+def complete(conn: Connection, steps: Query[set[int]]) -> set[int]:
     """Run the last steps of a transaction on the driver's connection beneath; return their result.
 
     Unless that is empty the transaction may be committed, where the COMMIT can travel with them. Of
@@ -118,7 +118,7 @@ def _refusing_each(driver: Any, refuse: Callable[[str], NoReturn]) -> Iterator[N
             del vars(driver)[name]  # mysqlclient's connections refuse delattr
 
 
-def _step_by_step(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+def _step_by_step(conn: Connection, steps: Query[set[int]]) -> set[int]:
     if conn.dialect.is_async:
         return await_only(adrive(steps, alent(conn.connection)))
     return drive(steps, lent(conn.connection))
@@ -133,7 +133,7 @@ class _Lent(NamedTuple):
     begin: Callable[[Connection], None]
     is_open: Callable[[Any], Any]
     is_lost: Callable[[Any], Any]
-    complete: Callable[[Connection, Asking[set[int]]], set[int]] = _step_by_step
+    complete: Callable[[Connection, Query[set[int]]], set[int]] = _step_by_step
 
 
 # What the drivers and SQLAlchemy do themselves before the first statement that passes them.
@@ -168,7 +168,7 @@ _ASYNCPG = _Lent(
 )
 
 
-def _complete_aiosqlite(conn: Connection, steps: Asking[set[int]]) -> set[int]:
+def _complete_aiosqlite(conn: Connection, steps: Query[set[int]]) -> set[int]:
     """Run the steps and commit in one visit to its thread; a visit costs more than a statement."""
     lent: Any = conn.connection.driver_connection
 

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from mutirao.sql.drivers.steps import Asking, Autocommits, Load, R, Request, Rows, answered
+from mutirao.sql.drivers.steps import Autocommits, Load, Query, R, Request, Rows, answered
 
 # Execution option of a connection that is lent: what it says now is a handler's own.
 IS_LENT = "mutirao_lent"
@@ -21,7 +21,7 @@ class Names:
     schema: str
     qualify: Callable[[str, str], str]
 
-    def steps(self, steps: Asking[R]) -> Asking[R]:
+    def steps(self, steps: Query[R]) -> Query[R]:
         """Return steps that do the same to this set."""
         return answered(steps, self._say)
 
@@ -33,7 +33,7 @@ class Names:
             return sql, parameters
         return self.qualify(sql, self.schema), parameters
 
-    def _say(self, request: Request) -> Asking[Rows]:
+    def _say(self, request: Request) -> Query[Rows]:
         return (yield self._request(request))
 
     def _request(self, request: Request) -> Request:
@@ -44,6 +44,6 @@ class Names:
         return request._replace(sql=self.qualify(request.sql, self.schema))
 
 
-def named(names: Names | None, steps: Asking[R]) -> Asking[R]:
+def named(names: Names | None, steps: Query[R]) -> Query[R]:
     """Return steps for the set that `names` says; as they are where no schema was chosen."""
     return steps if names is None else names.steps(steps)

@@ -66,7 +66,7 @@ def each(sql: str, rows: Iterable[Row]) -> Execute:
     return Execute(sql, tuple(rows), answers=False, many=True)
 
 
-def soon(request: Execute) -> "Asking[Reply]":
+def soon(request: Execute) -> "Query[Reply]":
     """Ask, where it can be, together with what is asked next; return where the rows will be."""
     reply = Reply()
     rows = yield request._replace(into=reply)
@@ -75,7 +75,7 @@ def soon(request: Execute) -> "Asking[Reply]":
     return reply
 
 
-def all_of(requests: Sequence[Execute]) -> "Asking[list[Rows]]":
+def all_of(requests: Sequence[Execute]) -> "Query[list[Rows]]":
     """Ask several, together where that can be; return the rows of each."""
     if not requests:
         return []
@@ -120,8 +120,8 @@ class Autocommits:
 
 
 Request = Execute | Load | Autocommits
-Asking = Generator[Request, Rows, R]
-Steps = Asking[list[int]]  # steps that enqueue
+Query = Generator[Request, Rows, R]
+Steps = Query[list[int]]  # steps that enqueue
 
 
 class Driver(Protocol):
@@ -160,7 +160,7 @@ class AsyncDriver(Driver, Protocol):
 Work = Callable[[Driver], Steps]
 
 
-def answered(steps: Asking[R], answer: Callable[[Request], Asking[Rows]]) -> Asking[R]:
+def answered(steps: Query[R], answer: Callable[[Request], Query[Rows]]) -> Query[R]:
     """Return steps that do the same, but ask for what `answer` does instead of each request."""
     try:
         request = next(steps)
@@ -175,7 +175,7 @@ def answered(steps: Asking[R], answer: Callable[[Request], Asking[Rows]]) -> Ask
         return end.value  # type: ignore[no-any-return]
 
 
-def drive(steps: Asking[R], driver: SyncDriver) -> R:
+def drive(steps: Query[R], driver: SyncDriver) -> R:
     """Run steps on a blocking driver and return their result."""
     try:
         request = next(steps)
@@ -190,7 +190,7 @@ def drive(steps: Asking[R], driver: SyncDriver) -> R:
         return end.value  # type: ignore[no-any-return]
 
 
-async def adrive(steps: Asking[R], driver: AsyncDriver) -> R:
+async def adrive(steps: Query[R], driver: AsyncDriver) -> R:
     """Run steps on an awaited driver and return their result."""
     try:
         request = next(steps)
@@ -213,7 +213,7 @@ class Bracket:
     keep: str
     back: tuple[str, ...]
 
-    def around(self, steps: Asking[R]) -> Asking[R]:
+    def around(self, steps: Query[R]) -> Query[R]:
         """Return `steps` between these statements; they are undone if they fail for any reason."""
         yield command(self.begin)
         try:
@@ -224,7 +224,7 @@ class Bracket:
             raise
         return found
 
-    def joined(self, *statements: Execute) -> Asking[Rows]:
+    def joined(self, *statements: Execute) -> Query[Rows]:
         """Say these statements, and those around them, in one round trip; see `Execute.then`."""
         try:
             return (yield command(self.begin)._replace(then=(*statements, command(self.keep))))

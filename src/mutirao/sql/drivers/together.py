@@ -10,10 +10,10 @@ from dataclasses import dataclass, field
 
 from mutirao.sql.drivers.steps import (
     WAITS,
-    Asking,
     Autocommits,
     Bracket,
     Execute,
+    Query,
     R,
     Request,
     Row,
@@ -25,7 +25,7 @@ from mutirao.sql.drivers.steps import (
 MOST_WAITING = 64_000  # characters; what is larger is said at once
 
 
-def together(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
+def together(bracket: Bracket, steps: Query[R]) -> Query[R]:
     """Return steps as one transaction of this bracket; in one that is open, as they are.
 
     For steps that do not begin or end transactions themselves.
@@ -36,7 +36,7 @@ def together(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
     return (yield from bracket.around(steps) if autocommits else steps)
 
 
-def _joined(bracket: Bracket, steps: Asking[R]) -> Asking[R]:
+def _joined(bracket: Bracket, steps: Query[R]) -> Query[R]:
     within = _Transaction(bracket, [command(bracket.begin)])
     try:
         found = yield from answered(steps, within.say)
@@ -56,7 +56,7 @@ class _Transaction:
     waiting: list[Execute] = field(default_factory=list)
     committed: bool = False
 
-    def say(self, request: Request) -> Asking[Rows]:
+    def say(self, request: Request) -> Query[Rows]:
         """Let a request wait, or say it with what waits; return its rows."""
         if isinstance(request, Autocommits):
             return [(False,)]
@@ -76,7 +76,7 @@ class _Transaction:
         self.committed = True
         return rows
 
-    def all(self, last: Execute) -> Asking[Rows]:
+    def all(self, last: Execute) -> Query[Rows]:
         """Say what waits, and then this."""
         first, *others = [*self.waiting, last]
         self.waiting.clear()

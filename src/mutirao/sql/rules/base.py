@@ -13,7 +13,7 @@ from mutirao.model.jobs.states import Fault
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
-from mutirao.sql.drivers.steps import Asking, Bracket
+from mutirao.sql.drivers.steps import Bracket, Query
 
 
 class Rules(ABC):
@@ -32,7 +32,7 @@ class Rules(ABC):
     waits_while_holding: bool = True
 
     @abstractmethod
-    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Query[list[LaneHead]]:
         """Read the heads of all lanes, rung ones included. Reads only; needs no transaction."""
 
     @abstractmethod
@@ -43,19 +43,19 @@ class Rules(ABC):
         limit: int,
         without: Collection[str],
         now: datetime | None,
-    ) -> Asking[list[Claim]]:
+    ) -> Query[list[Claim]]:
         """Take due jobs."""
 
     @abstractmethod
     def ring(
         self, lanes: Sequence[Lane], limit: int, now: datetime | None
-    ) -> Asking[list[Doorbell]]:
+    ) -> Query[list[Doorbell]]:
         """Ring the doorbells of due jobs."""
 
     @abstractmethod
     def answer(
         self, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
-    ) -> Asking[list[Claim]]:
+    ) -> Query[list[Claim]]:
         """Take the jobs of doorbells, each of them once, that wait with that run."""
 
     @abstractmethod
@@ -66,7 +66,7 @@ class Rules(ABC):
         held: Sequence[int] = (),
         *,
         patient: bool = False,
-    ) -> Asking[set[int]]:
+    ) -> Query[set[int]]:
         """Write final outcomes: the jobs leave the live table.
 
         `held` are all jobs of the transaction, where it settles others, too, or others may wait for
@@ -74,7 +74,7 @@ class Rules(ABC):
         row; otherwise a second is enough, as other jobs wait, too.
         """
 
-    def complete(self, settlement: Settlement) -> Asking[set[int]]:
+    def complete(self, settlement: Settlement) -> Query[set[int]]:
         """Write that a job succeeded, at the end of its handler's transaction.
 
         Nobody waits for the job, and no result is kept. Returns its id, or nothing if the run is
@@ -88,7 +88,7 @@ class Rules(ABC):
         attempts: Sequence[WebhookAttempt],
         done: Sequence[Settlement],
         now: datetime | None,
-    ) -> Asking[set[int] | None]:
+    ) -> Query[set[int] | None]:
         """Write attempts at webhooks that all went well, and complete jobs, as `finish` does.
 
         Counts what has proven to go well. Returns None, and has written nothing, where there is a
@@ -98,85 +98,83 @@ class Rules(ABC):
     @abstractmethod
     def resume(
         self, worker: int, settlements: Sequence[Settlement], now: datetime | None
-    ) -> Asking[set[int]]:
+    ) -> Query[set[int]]:
         """Write outcomes after which the jobs wait again."""
 
     @abstractmethod
-    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+    def release(self, jobs: Sequence[tuple[int, int]]) -> Query[set[int]]:
         """Give back jobs that were never started, and wake idle workers."""
 
     @abstractmethod
-    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Query[set[int]]:
         """Write down that runs were lost, and let those jobs wait again."""
 
-    def is_anyone_gone(self, now: datetime | None) -> Asking[bool]:
+    def is_anyone_gone(self, now: datetime | None) -> Query[bool]:
         """Return whether `rescue` has anything to do; asked first if that takes a transaction."""
         yield from ()
         return True
 
     @abstractmethod
-    def rescue(self, orphans: bool, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+    def rescue(self, orphans: bool, now: datetime | None) -> Query[list[tuple[int, int]]]:
         """Give back the jobs of expired workers, remove those workers and wake idle ones."""
 
     @abstractmethod
-    def wake(self) -> Asking[None]:
+    def wake(self) -> Query[None]:
         """Wake idle workers that listen, when this transaction commits."""
 
     @abstractmethod
-    def wake_all(self) -> Asking[None]:
+    def wake_all(self) -> Query[None]:
         """Let all workers look again when this transaction commits, also those that are busy."""
 
     @abstractmethod
-    def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
+    def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Notify callers that wait for the end of these jobs, when this transaction commits."""
 
     @abstractmethod
-    def hold(self, jobs: Sequence[int]) -> Asking[None]:
+    def hold(self, jobs: Sequence[int]) -> Query[None]:
         """Lock the live rows that the end of these jobs will touch, in the order of their ids.
 
         Theirs, those of jobs that wait for them, and of jobs that they wait for.
         """
 
     @abstractmethod
-    def judge(
-        self, name: KeyName, task: str, rule: Supersede, now: datetime | None
-    ) -> Asking[None]:
+    def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
         """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
 
     # Sums by the hour; see `mutirao.model.jobs.hours`.
 
     @abstractmethod
-    def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
+    def roll_up(self, keep: float | None, now: datetime | None) -> Query[bool]:
         """Add attempts that have ended to their hours; return whether there is more.
 
         `keep`: seconds after which an hour is deleted; None: never.
         """
 
     @abstractmethod
-    def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
+    def count_backlog(self, most: int, now: datetime | None) -> Query[None]:
         """Count live jobs for the next minutes if there are more than `most`."""
 
     # Limits; see `mutirao.model.limits.limits`.
 
     @abstractmethod
-    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
+    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Query[None]:
         """Free the slots of those of these jobs that no longer run."""
 
     @abstractmethod
-    def open_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+    def open_limit(self, name: str, now: datetime | None) -> Query[bool]:
         """Count the running jobs that a new limit covers. Claims wait until this is done.
 
         Returns whether some were left, as others had them: see `left_by_limits`.
         """
 
     @abstractmethod
-    def close_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+    def close_limit(self, name: str, now: datetime | None) -> Query[bool]:
         """Delete what a limit counted, and release the jobs it blocked. Claims wait meanwhile.
 
         Returns whether some were left, as others had them.
         """
 
-    def left_by_limits(self) -> Asking[list[int]]:
+    def left_by_limits(self) -> Query[list[int]]:
         """Return jobs that a change of limits has left, as others had them. Reads only.
 
         There are none where whoever changes limits waits for others.
@@ -184,12 +182,12 @@ class Rules(ABC):
         yield from ()
         return []
 
-    def catch_up(self, job: int, now: datetime | None) -> Asking[None]:
+    def catch_up(self, job: int, now: datetime | None) -> Query[None]:
         """Wait for whoever has one of them, and do what was left."""
         yield from ()
 
     @abstractmethod
-    def mend_limits(self, now: datetime | None) -> Asking[None]:
+    def mend_limits(self, now: datetime | None) -> Query[None]:
         """Release blocked jobs for which there is room, and free slots that no job holds."""
 
 

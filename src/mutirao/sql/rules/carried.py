@@ -7,7 +7,7 @@ from mutirao.model.brokers.doorbell import Doorbell, rung_lane, unrung_lane
 from mutirao.model.jobs.job import Claim, Lane
 from mutirao.model.limits.fairness import once, queue_of
 from mutirao.model.limits.limits import Claimed, CounterName
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules import claim, fairness, limits
 from mutirao.sql.rules.words import Words
 
@@ -23,7 +23,7 @@ _BACK = "UPDATE mutirao_live {} SET queue = ? WHERE "
 
 def ring(
     words: Words, lanes: Sequence[Lane], limit: int, now: datetime | None
-) -> Asking[list[Doorbell]]:
+) -> Query[list[Doorbell]]:
     """Ring the doorbells of due jobs."""
     moment = yield from words.moment(now)
     turns = yield from fairness.turns(words, lanes)
@@ -49,7 +49,7 @@ def ring(
 
 def answer(
     words: Words, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
-) -> Asking[list[Claim]]:
+) -> Query[list[Claim]]:
     """Take the jobs of doorbells that still wait with that run."""
     moment = yield from words.moment(now)
     yield from words.keep_limits()
@@ -75,7 +75,7 @@ def answer(
     return (yield from claim.taken(words, fit))
 
 
-def _waiting(words: Words, rung: Sequence[tuple[int, int]], moment: int) -> Asking[dict[int, str]]:
+def _waiting(words: Words, rung: Sequence[tuple[int, int]], moment: int) -> Query[dict[int, str]]:
     """Return the lanes of the jobs that wait, locked; they are in these lanes again."""
     jobs = {id for id, _ in rung}
     free = yield from words.hold_jobs(jobs, free=True)
@@ -92,6 +92,6 @@ def _waiting(words: Words, rung: Sequence[tuple[int, int]], moment: int) -> Aski
     return {id: lane for id, (_, lane) in found.items()}
 
 
-def _stopped() -> Asking[Collection[str | None]]:
+def _stopped() -> Query[Collection[str | None]]:
     """Return the queues that are paused."""
     return {rule.queue for rule in (yield from limits.rules()) if rule.stops_a_queue}

@@ -11,7 +11,7 @@ from mutirao.model.jobs.job import Claim, FairClaim, Lane, LaneHead, Wake
 from mutirao.model.limits.fairness import is_fair, once, queue_of
 from mutirao.model.limits.limits import Claimed, CounterName, Rule
 from mutirao.model.moments import BEFORE_ALL_JOBS
-from mutirao.sql.drivers.steps import Asking, Execute, Row, all_of
+from mutirao.sql.drivers.steps import Execute, Query, Row, all_of
 from mutirao.sql.rules import fairness, limits
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import (
@@ -79,7 +79,7 @@ _QUEUE = Claim._fields.index("queue")
 
 def lanes(
     words: Words, queues: Collection[str] | None, now: datetime | None
-) -> Asking[list[LaneHead]]:
+) -> Query[list[LaneHead]]:
     """Read the heads of all lanes, hopping from one to the next, or over many that are short."""
     heads, at, last = list[LaneHead](), ("", -1 << 63), None
     moment = yield from words.moment(now)
@@ -109,7 +109,7 @@ def claim(
     limit: int,
     without: Collection[str],
     now: datetime | None,
-) -> Asking[list[Claim]]:
+) -> Query[list[Claim]]:
     """Take due jobs."""
     turns = yield from fairness.turns(words, lanes, limit, without)
     moment, rules = yield from _opening(words, worker, now)
@@ -136,7 +136,7 @@ def claim(
     return fairness.in_order((yield from taken(words, ids)), lanes, ids)
 
 
-def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> Asking[list[int]]:
+def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> Query[list[int]]:
     """Return the due jobs, locked, of the next lanes as long as each has few; these are removed.
 
     They are looked at in one round trip, and locked in another.
@@ -147,7 +147,7 @@ def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> As
 
 def _in_few(
     asked: "_Asked", ahead: deque[Lane], together: int, wanted: int
-) -> Asking[dict[int, tuple[str, int]]]:
+) -> Query[dict[int, tuple[str, int]]]:
     """Return the due jobs of the next lanes as long as each has few, and the lane of each.
 
     These lanes are removed. There may be a few more than are wanted.
@@ -169,7 +169,7 @@ def _in_few(
     return found
 
 
-def _hold(asked: "_Asked", found: dict[int, tuple[str, int]]) -> Asking[list[int]]:
+def _hold(asked: "_Asked", found: dict[int, tuple[str, int]]) -> Query[list[int]]:
     """Lock those of these jobs that nobody else has, and that are due in the same lanes still."""
     if not found:
         return []
@@ -182,7 +182,7 @@ def _hold(asked: "_Asked", found: dict[int, tuple[str, int]]) -> Asking[list[int
 
 def _opening(
     words: Words, worker: int, now: datetime | None
-) -> Asking[tuple[int, list[Rule] | None]]:
+) -> Query[tuple[int, list[Rule] | None]]:
     """Return what time it is, and the limits; None: whether there are any is told with due jobs.
 
     Raises:
@@ -209,14 +209,14 @@ class _Asked:
     without: Collection[str]
     moment: int
 
-    def fair(self, lane: str, limit: int) -> Asking[dict[int, str]]:
+    def fair(self, lane: str, limit: int) -> Query[dict[int, str]]:
         """Return jobs of a lane of fair ones, and their values; see `fairness.due`."""
         return fairness.due(self.turns, lane, limit, self.without, self.moment)
 
 
 def _claim_within(
     asked: _Asked, rules: Sequence[Rule], worker: int, lanes: Sequence[Lane], limit: int
-) -> Asking[Claimed]:
+) -> Query[Claimed]:
     """Take due jobs that the limits have room for; park the others that are met.
 
     Where rows are locked, a transaction locks counters once, in order: jobs that others count are
@@ -259,7 +259,7 @@ def _claim_within(
 
 def _next(
     asked: _Asked, ahead: deque[Lane], thin: bool, wanted: int
-) -> Asking[tuple[dict[int, limits.Asked], str, bool]]:
+) -> Query[tuple[dict[int, limits.Asked], str, bool]]:
     """Return due jobs, locked, of the next lane, or of the next ones where lanes are `thin`.
 
     With the lane if it is one, and whether those after it may be thin. Lanes that may have no more
@@ -291,13 +291,13 @@ def once_more(claims: Claimed) -> Claimed:
 
 def some(
     words: Words, turns: fairness.Turns, lane: Lane, limit: int, moment: int
-) -> Asking[dict[int, str]]:
+) -> Query[dict[int, str]]:
     """Return the first due jobs of a lane, locked, each with the value whose turn it takes."""
     due, _ = yield from _some(_Asked(words, turns, (), moment), lane, limit)
     return {id: job.fairness for id, job in due.items()}
 
 
-def _some(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, limits.Asked], bool]]:
+def _some(asked: _Asked, lane: Lane, limit: int) -> Query[tuple[dict[int, limits.Asked], bool]]:
     """Return the first due jobs of a lane, locked, and whether there may be more."""
     words = asked.words
     if is_fair(lane.queue):
@@ -312,7 +312,7 @@ def _some(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, limit
     return jobs, len(jobs) >= limit
 
 
-def _due(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, str], bool]]:
+def _due(asked: _Asked, lane: Lane, limit: int) -> Query[tuple[dict[int, str], bool]]:
     """Return the first due jobs of a lane, and whether there are limits that may concern them.
 
     Each with the value whose turn it takes.
@@ -330,7 +330,7 @@ def _due(asked: _Asked, lane: Lane, limit: int) -> Asking[tuple[dict[int, str], 
     return {row[0]: "" for row in rows}, bool(rows) and bool(rows[0][1])
 
 
-def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Asking[dict[int, limits.Asked]]:
+def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Query[dict[int, limits.Asked]]:
     """Return the first due jobs of a lane that nobody else has, locked by their ids.
 
     By the lane's index its entries would be locked, too, also of jobs that are passed over: whoever
@@ -352,7 +352,7 @@ def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Asking[dict[int, limits
     return jobs
 
 
-def require(worker: int) -> Asking[None]:
+def require(worker: int) -> Query[None]:
     """Raise WorkerGone if the worker was considered gone: nobody would rescue its jobs."""
     _refuse_gone(worker, (yield Execute("SELECT 1 FROM mutirao_worker WHERE id = ?", (worker,))))
 
@@ -362,12 +362,12 @@ def _refuse_gone(worker: int, is_there: object) -> None:
         raise WorkerGone(f"worker {worker} is not registered (any more)")
 
 
-def take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Asking[None]:
+def take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Query[None]:
     which, values = words.among("id", ids)
     yield Execute(_TAKE.format(words.by_key) + which, (worker, moment, *values), answers=False)
 
 
-def taken(words: Words, ids: Sequence[int]) -> Asking[list[Claim]]:
+def taken(words: Words, ids: Sequence[int]) -> Query[list[Claim]]:
     """Return jobs that were taken; nothing is said after that."""
     which, values = words.among("l.id", ids)
     rows = yield Execute(_TAKEN + which, values, commits=True)

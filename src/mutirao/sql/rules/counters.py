@@ -4,7 +4,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from mutirao.model.limits.limits import CounterName, Rule, filled
-from mutirao.sql.drivers.steps import Asking, Execute, all_of
+from mutirao.sql.drivers.steps import Execute, Query, all_of
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.types import from_micros
 
@@ -40,7 +40,7 @@ class Counter:
         return filled(rule, self.tokens, from_micros(self.touched_at), from_micros(moment))
 
 
-def read_counters(words: Words, where: Condition, *, hold: bool = False) -> Asking[list[Counter]]:
+def read_counters(words: Words, where: Condition, *, hold: bool = False) -> Query[list[Counter]]:
     """Return counters, by id; `hold` locks them."""
     end = words.hold if hold else ""
     rows = yield Execute(f"{COUNTER}{where.sql} ORDER BY c.id{end}", where.values)
@@ -49,7 +49,7 @@ def read_counters(words: Words, where: Condition, *, hold: bool = False) -> Aski
 
 def find_counters(
     words: Words, names: Collection[CounterName]
-) -> Asking[dict[CounterName, Counter]]:
+) -> Query[dict[CounterName, Counter]]:
     """Return those of these counters that there are."""
     keys: dict[str, list[str]] = {}
     for name in sorted(names):
@@ -66,7 +66,7 @@ def _named(words: Words, limit: str, keys: Collection[str]) -> Execute:
 
 def make_counters(
     words: Words, names: Collection[CounterName], by_name: dict[str, Rule], moment: int
-) -> Asking[None]:
+) -> Query[None]:
     """Make counters, unless others do."""
     columns = ("name", "key", "running", "tokens", "touched_at")
     sql = words.upsert("mutirao_counter", columns, ("name", "key"))
@@ -77,7 +77,7 @@ def make_counters(
 
 def lock_counters(
     words: Words, found: dict[CounterName, Counter]
-) -> Asking[dict[CounterName, Counter]]:
+) -> Query[dict[CounterName, Counter]]:
     """Lock counters; return them as they are now."""
     if not words.locks or not found:
         return found

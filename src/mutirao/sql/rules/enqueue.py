@@ -10,10 +10,10 @@ from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers.steps import (
     ENQUEUE_SAVEPOINT,
     GRAPH_SAVEPOINT,
-    Asking,
     Autocommits,
     Bracket,
     Execute,
+    Query,
     Row,
     Steps,
     placed,
@@ -57,7 +57,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
     yield from words.before_savepoint()
     now = yield from words.moment(None)
 
-    def write(job: NewJob) -> Asking[int]:
+    def write(job: NewJob) -> Query[int]:
         row = _row(job, now)
         if job.unique is None or job.unique.version is None:
             return words.write_job(COLUMNS, row)
@@ -77,7 +77,7 @@ def _insert(words: Words, jobs: Iterator[NewJob]) -> Steps:
     return ids
 
 
-def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
+def _declare_fairness(words: Words, jobs: Iterable[NewJob]) -> Query[None]:
     """Record the `fair_by` of tasks, which is read where jobs are made live.
 
     Where rows are locked, that is done once: each enqueue would wait for the others' commits.

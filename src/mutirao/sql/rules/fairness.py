@@ -10,7 +10,7 @@ from functools import partial
 
 from mutirao.model.jobs.job import Lane
 from mutirao.model.limits.fairness import is_fair
-from mutirao.sql.drivers.steps import Asking, Execute, Reply, Rows, all_of, soon
+from mutirao.sql.drivers.steps import Execute, Query, Reply, Rows, all_of, soon
 from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words
 
@@ -49,7 +49,7 @@ class Turns:
             self.noted[lane] = rows[0][0] if rows else ""
         return self.noted[lane]
 
-    def note(self, lane: str, values: Sequence[str]) -> Asking[None]:
+    def note(self, lane: str, values: Sequence[str]) -> Query[None]:
         """Record the value of the last of these jobs, if this is a lane of fair jobs."""
         if not values or not is_fair(lane):
             return
@@ -73,7 +73,7 @@ class _Peeked:
 
 def turns(
     words: Words, lanes: Iterable[Lane], most: int = 0, without: Collection[str] = ()
-) -> Asking[Turns]:
+) -> Query[Turns]:
     """Ask whose turn came last in each of these lanes; it is known after the next question.
 
     Where rows are locked, and the first lane is one of fair jobs, so many of its first jobs are
@@ -98,7 +98,7 @@ def turns(
 
 def due(
     turns: Turns, lane: str, most: int, without: Collection[str], moment: int
-) -> Asking[dict[int, str]]:
+) -> Query[dict[int, str]]:
     """Return due jobs of a lane, each with its value: one of each value, round after round.
 
     They are not locked.
@@ -114,7 +114,7 @@ def due(
     return taken
 
 
-def _round(lines: "list[_Line]", most: int, taken: dict[int, str]) -> "Asking[list[_Line]]":
+def _round(lines: "list[_Line]", most: int, taken: dict[int, str]) -> "Query[list[_Line]]":
     """Take one of each line, up to `most` in all; return those that had one."""
     behind = list[_Line]()
     for line in lines:
@@ -172,7 +172,7 @@ class _Values:
         """Begin."""
         self.at, self.around = self.served, not self.served
 
-    def some(self, size: int) -> "Asking[list[_Line]]":
+    def some(self, size: int) -> "Query[list[_Line]]":
         """Return the lines of some values, of which the first so many jobs are read together."""
         size = min(size, MAX_ROWS_PER_READ) if self.ahead is None else self.ahead.size
         lines = list[_Line]()
@@ -185,7 +185,7 @@ class _Values:
             self.at, self.around = "", True
         return lines
 
-    def _parts(self, size: int) -> Asking[list[Rows]]:
+    def _parts(self, size: int) -> Query[list[Rows]]:
         """Return the rows that come next, and where they do not begin from the first, the first."""
         if (ahead := self.ahead) is not None:
             self.ahead = None
@@ -240,7 +240,7 @@ class _Line:
             self.priority, *at = jobs[-1]
             self.at, self.size = (at[0], at[1]), 0 if self.priority == late else self.most
 
-    def next(self) -> Asking[int | None]:
+    def next(self) -> Query[int | None]:
         """Return the next id; None after the last."""
         while not self.read:
             if self.priority is None:
@@ -248,12 +248,12 @@ class _Line:
             yield from self._read_on() if self.size else self._next_priority()
         return self.read.popleft()
 
-    def _next_priority(self) -> Asking[None]:
+    def _next_priority(self) -> Query[None]:
         rows = yield self.place.reading(_PRIORITY, self.value, self.priority)
         self.priority = rows[0][0] if rows else None
         self.at, self.size = (SMALLEST_INTEGER, 0), self.most
 
-    def _read_on(self) -> Asking[None]:
+    def _read_on(self) -> Query[None]:
         run_at, last = self.at
         since, place = self.place.words.since(run_at, last + 1)
         line = (self.value, self.priority, *place, self.place.moment)

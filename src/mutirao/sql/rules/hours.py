@@ -23,7 +23,7 @@ from mutirao.model.jobs.hours import (
 )  # fmt: skip
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.row_json import UnreadableRow, read_object
-from mutirao.sql.drivers.steps import Asking, Execute, Row, command, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, command, each
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND
 
@@ -95,7 +95,7 @@ INSERT INTO mutirao_backlog (queue, state, jobs, since, counted_at) VALUES (?, ?
 """
 
 
-def roll_up(words: Words, keep: float | None, now: datetime | None) -> Asking[bool]:
+def roll_up(words: Words, keep: float | None, now: datetime | None) -> Query[bool]:
     """Add up what has finished since the last time; return whether there is more.
 
     `keep`: seconds after which a sum is deleted; None: never.
@@ -115,7 +115,7 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Asking[bo
     return closing < closed
 
 
-def count_backlog(words: Words, most: int, now: datetime | None) -> Asking[None]:
+def count_backlog(words: Words, most: int, now: datetime | None) -> Query[None]:
     """Count live jobs for the next minutes if there are more than `most`."""
     moment = yield from words.moment(now)
     yield command("DELETE FROM mutirao_backlog")
@@ -129,14 +129,14 @@ def count_backlog(words: Words, most: int, now: datetime | None) -> Asking[None]
         yield from _write(_BACKLOG, counted)
 
 
-def _until() -> Asking[int]:
+def _until() -> Query[int]:
     rows = yield Execute(_UNTIL)
     if not rows:
         yield Execute(_BEGIN, (BEFORE_ALL_MICROS, BEFORE_ALL_MICROS), answers=False)
     return rows[0][0] if rows else BEFORE_ALL_MICROS
 
 
-def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
+def _add_up(words: Words, until: int, closing: int) -> Query[None]:
     rows = yield Execute(_ENDED, (until, closing))
     ended = [Ended(*row) for row in rows]
     yield from _add_hours(words, by_hour(ended))
@@ -147,7 +147,7 @@ def _add_up(words: Words, until: int, closing: int) -> Asking[None]:
     yield Execute(_ROLLED, (closing, closing), answers=False)
 
 
-def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Asking[None]:
+def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Query[None]:
     rows = list[Row]()
     for (hour, *names), added in sums.items():
         key = (words.shown(hour), *names)
@@ -172,7 +172,7 @@ def _sums(hour: Hour) -> Row:
     return (hour.attempts, hour.seconds, json.dumps(hour.durations), *shares)
 
 
-def _add_errors(words: Words, failed: Sequence[Ended]) -> Asking[None]:
+def _add_errors(words: Words, failed: Sequence[Ended]) -> Query[None]:
     if not failed:
         return
     which, values = words.among("job", {one.job for one in failed})
@@ -194,13 +194,13 @@ def _with(words: Words, added: Failures, known: Iterable[Row]) -> Row:
     return (added.jobs, added.attempts, first, last)
 
 
-def _balance() -> Asking[None]:
+def _balance() -> Query[None]:
     """Replace the entries of the journal of finished jobs by one for each hour."""
     rows = yield Execute(_SEVERAL)
     yield from _write(_NOT_SEVERAL, [row[:3] for row in rows])
     yield from _write(_INSERT_KEPT, [row for row in rows if row[3]])
 
 
-def _write(sql: str, rows: Sequence[Row]) -> Asking[None]:
+def _write(sql: str, rows: Sequence[Row]) -> Query[None]:
     if rows:
         yield each(sql, rows)

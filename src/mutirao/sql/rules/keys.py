@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from mutirao.model.keys.supersede import Done, Older, Supersede
 from mutirao.model.keys.uniqueness import PARKED, KeyName
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import to_micros
 
@@ -150,7 +150,7 @@ class Last(NamedTuple):
         return Older(live.id, live.task, live.args, untouched)
 
 
-def holding(words: Words, name: KeyName) -> Asking[Holding | None]:
+def holding(words: Words, name: KeyName) -> Query[Holding | None]:
     """Return what holds a key, or held it last, as it is now. The key is held."""
     if words.locks:
         return (yield from _holding_now(words, name))
@@ -164,7 +164,7 @@ def holding(words: Words, name: KeyName) -> Asking[Holding | None]:
     return Holding(job, since, unique_for, version, finished_at, live, ahead)
 
 
-def last(words: Words, name: KeyName, rule: Supersede) -> Asking[tuple[Last | None, Done | None]]:
+def last(words: Words, name: KeyName, rule: Supersede) -> Query[tuple[Last | None, Done | None]]:
     """Return the last live job of a key, as it is now, and the last successful one. It is held.
 
     The second only if the rule drops what is repeated.
@@ -176,7 +176,7 @@ def last(words: Words, name: KeyName, rule: Supersede) -> Asking[tuple[Last | No
     return newest, (yield from last_done(rule, name, _DONE))
 
 
-def last_done(rule: Supersede, name: KeyName, sql: str) -> Asking[Done | None]:
+def last_done(rule: Supersede, name: KeyName, sql: str) -> Query[Done | None]:
     """Return the last successful job of a key, if the rule drops what is repeated."""
     if not rule.drop_repeated:
         return None
@@ -184,7 +184,7 @@ def last_done(rule: Supersede, name: KeyName, sql: str) -> Asking[Done | None]:
     return Done(*found[0]) if found else None
 
 
-def hold(words: Words, jobs: Set[int]) -> Asking[dict[int, Live]]:
+def hold(words: Words, jobs: Set[int]) -> Query[dict[int, Live]]:
     """Lock the live rows of jobs; return those that there are.
 
     Each was live when it was looked for, or began later: so no gap is locked.
@@ -197,7 +197,7 @@ def hold(words: Words, jobs: Set[int]) -> Asking[dict[int, Live]]:
     return {row[0]: Live(*row) for row in rows}
 
 
-def _holding_now(words: Words, name: KeyName) -> Asking[Holding | None]:
+def _holding_now(words: Words, name: KeyName) -> Query[Holding | None]:
     [(job, after, since, unique_for)] = yield Execute(_KEY + words.hold, name)
     if not job:
         return None
@@ -210,7 +210,7 @@ def _holding_now(words: Words, name: KeyName) -> Asking[Holding | None]:
 
 def _stand(
     words: Words, jobs: Set[int], *, ends: bool
-) -> Asking[tuple[dict[int, Live], dict[int, HowEnded]]]:
+) -> Query[tuple[dict[int, Live], dict[int, HowEnded]]]:
     """Return which of these jobs are live, and locks them; and which have ended.
 
     `ends`: and how, also those that ended since a plain read would have told.
@@ -224,7 +224,7 @@ def _stand(
     return live, ended
 
 
-def _end(words: Words, job: int) -> Asking[HowEnded]:
+def _end(words: Words, job: int) -> Query[HowEnded]:
     """Return how a job has ended that was live a moment ago."""
     rows = yield Execute(_ENDED.format(words.by_key) + words.hold, (job,))
     return HowEnded(*rows[0]) if rows else HowEnded()
@@ -232,7 +232,7 @@ def _end(words: Words, job: int) -> Asking[HowEnded]:
 
 def _last_now(
     words: Words, name: KeyName, rule: Supersede
-) -> Asking[tuple[Last | None, Done | None]]:
+) -> Query[tuple[Last | None, Done | None]]:
     [(job, known_done)] = yield Execute(_KEY_LAST + words.hold, name)
     if not job:
         return None, None
@@ -247,7 +247,7 @@ def _last_now(
 
 def _newest(
     words: Words, job: int, live: dict[int, Live], after: int | None, *, known: bool
-) -> Asking[Last | None]:
+) -> Query[Last | None]:
     """Return the last live job, where `job` was enqueued last.
 
     `known`: `after` is what that waited for when a plain read showed it, or None. It waits for it
@@ -267,7 +267,7 @@ def _newest(
     return Last(live[after], (yield from _wait(words, after)) if parked else None)
 
 
-def _wait(words: Words, job: int) -> Asking[int | None]:
+def _wait(words: Words, job: int) -> Query[int | None]:
     """Return which job another one waits for, whose row nobody else has."""
     yield from words.fill("mutirao_supersede_wait", [job])
     [(after,)] = yield Execute(_WAITS + words.hold, (job,))
@@ -277,7 +277,7 @@ def _wait(words: Words, job: int) -> Asking[int | None]:
     return None
 
 
-def _done(words: Words, job: int, end: HowEnded, known: int | None) -> Asking[Done | None]:
+def _done(words: Words, job: int, end: HowEnded, known: int | None) -> Query[Done | None]:
     """Return the last successful job, where `job` was enqueued last, and knew of another one."""
     untried = end.outcome is None or (end.outcome == "cancelled" and end.attempt == 0)
     done = job if end.outcome == "succeeded" else known if untried else None

@@ -6,7 +6,7 @@ new limit, and one that waits may stay behind a counter whose limit is gone. Bot
 tables, whoever left them there. Times are in microseconds.
 """
 
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.counters import find_counters
 from mutirao.sql.rules.words import Words
@@ -19,13 +19,13 @@ _NAMES = (limits.CLOSED, chr(ord(limits.CLOSED) + 1))
 _RUNS = "SELECT id FROM mutirao_live WHERE id = ? AND worker IS NOT NULL"
 
 
-def left_out(words: Words) -> Asking[list[int]]:
+def left_out(words: Words) -> Query[list[int]]:
     """Return jobs that may have been left, in order. Reads only."""
     behind = {job for (job,) in (yield Execute(_BEHIND, _NAMES))}
     return sorted(behind | (yield from _uncounted(words)))
 
 
-def _uncounted(words: Words) -> Asking[set[int]]:
+def _uncounted(words: Words) -> Query[set[int]]:
     """Return jobs that run, and that a limit covers and does not count, as it seems."""
     counting = [rule for rule in (yield from limits.rules()) if limits.counts_running(rule)]
     running = [id for (id,) in (yield limits.RUNNING)] if counting else []
@@ -42,7 +42,7 @@ def _uncounted(words: Words) -> Asking[set[int]]:
     }
 
 
-def catch_up(words: Words, job: int, moment: int) -> Asking[None]:
+def catch_up(words: Words, job: int, moment: int) -> Query[None]:
     """Wait for whoever has a job, and do with it what was left. Nothing else is locked before."""
     yield from words.hold_jobs([job])
     yield from words.keep_limits()

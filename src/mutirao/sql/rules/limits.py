@@ -21,7 +21,7 @@ from mutirao.model.limits.limits import (
     admit,
     candidate,
 )
-from mutirao.sql.drivers.steps import Asking, Execute, Row, all_of, each, soon
+from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, each, soon
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (
     COUNTER,
@@ -97,7 +97,7 @@ class Asked(NamedTuple):
         return candidate(self.id, self.queue, self.task, self.args, rules, whose)
 
 
-def rules() -> Asking[list[Rule]]:
+def rules() -> Query[list[Rule]]:
     """Return the limits there are."""
     return rules_of((yield _RULES))
 
@@ -109,7 +109,7 @@ def rules_of(rows: Iterable[Row]) -> list[Rule]:
 
 def asking(
     words: Words, ids: Collection[int], due: tuple[str, int] | None = None
-) -> Asking[dict[int, Asked]]:
+) -> Query[dict[int, Asked]]:
     """Return what is asked about jobs that ask for room, in this order.
 
     `due`: those that this transaction can lock, and that are in this lane and due at this moment.
@@ -134,7 +134,7 @@ def let_in(
     most: int,
     moment: int,
     held: set[CounterName] | None = None,
-) -> Asking[tuple[list[int], int, bool] | None]:
+) -> Query[tuple[list[int], int, bool] | None]:
     """Return up to `most` of these due jobs that may run, counted, and how many were parked.
 
     The last says whether others came back to their lanes, because a job that one limit had room
@@ -180,7 +180,7 @@ def let_in(
     return taken, len(admission.parked), bool(called)
 
 
-def let_go(words: Words, jobs: Collection[int], moment: int) -> Asking[tuple[Wake, ...]]:
+def let_go(words: Words, jobs: Collection[int], moment: int) -> Query[tuple[Wake, ...]]:
     """Free the slots of those of these jobs that no longer run, and release blocked jobs."""
     which, values = words.among("s.job", jobs)
     free = yield Execute(_FREE + which, values)
@@ -195,7 +195,7 @@ def slots(words: Words, jobs: Collection[int]) -> Execute:
 
 def free_slots(
     words: Words, held: Sequence[tuple[int, int]], moment: int
-) -> Asking[tuple[Wake, ...]]:
+) -> Query[tuple[Wake, ...]]:
     """Free slots, pairs of a job and a counter, and release blocked jobs."""
     if not held:
         return ()
@@ -212,9 +212,7 @@ def free_slots(
     return (yield from _call_for(words, rules_of(rules.rows), counters, moment))
 
 
-def give_back(
-    words: Words, jobs: Collection[int], now: datetime | None
-) -> Asking[tuple[Wake, ...]]:
+def give_back(words: Words, jobs: Collection[int], now: datetime | None) -> Query[tuple[Wake, ...]]:
     """Let jobs go as `let_go` does, if anything is counted at all."""
     if not jobs or not (yield from in_use()):
         return ()
@@ -222,7 +220,7 @@ def give_back(
     return (yield from let_go(words, jobs, moment))
 
 
-def pace(words: Words, rules: Iterable[Rule], moment: int) -> Asking[tuple[Wake, ...]]:
+def pace(words: Words, rules: Iterable[Rule], moment: int) -> Query[tuple[Wake, ...]]:
     """Call the jobs that rates have tokens for now, where some were waited for."""
     if all(rule.per is None for rule in rules):
         return ()
@@ -230,14 +228,14 @@ def pace(words: Words, rules: Iterable[Rule], moment: int) -> Asking[tuple[Wake,
     return (yield from call(words, due, moment)) if due else ()
 
 
-def call(words: Words, counters: Iterable[Counter], moment: int) -> Asking[tuple[Wake, ...]]:
+def call(words: Words, counters: Iterable[Counter], moment: int) -> Query[tuple[Wake, ...]]:
     """Bring parked jobs back to their lanes, as many as there is room. Counters are locked."""
     return (yield from _call_for(words, (yield from rules()), counters, moment))
 
 
 def _call_for(
     words: Words, rules: Iterable[Rule], counters: Iterable[Counter], moment: int
-) -> Asking[tuple[Wake, ...]]:
+) -> Query[tuple[Wake, ...]]:
     by_name = {rule.name: rule for rule in rules}
     terms = [(counter, by_name.get(counter.name)) for counter in counters]  # None: it is gone
     back = yield from parked.bring_back(
@@ -252,7 +250,7 @@ def _call_for(
     return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
 
 
-def count_running(words: Words, rule: Rule, moment: int) -> Asking[bool]:
+def count_running(words: Words, rule: Rule, moment: int) -> Query[bool]:
     """Count what a new limit covers and runs already; return whether others have some of that."""
     if not counts_running(rule):
         return False
@@ -269,7 +267,7 @@ def counts_running(rule: Rule) -> bool:
 
 def count_those(
     words: Words, ids: Collection[int], rules: Sequence[Rule], moment: int
-) -> Asking[None]:
+) -> Query[None]:
     """Count jobs that run, and are locked, where these limits do not yet."""
     found = [job.candidate(rules) for job in (yield from asking(words, ids)).values()]
     names = {name for job in found for name in job.counters}
@@ -283,7 +281,7 @@ def count_those(
     yield from _count_in(words, found, counters, by_name, moment, counted)
 
 
-def forget(words: Words, name: str) -> Asking[bool]:
+def forget(words: Words, name: str) -> Query[bool]:
     """Forget what a limit counted; what waited for it goes back to its lanes.
 
     Returns whether others have some of that. It stays behind its counter, which no limit has any
@@ -304,7 +302,7 @@ def forget(words: Words, name: str) -> Asking[bool]:
     return bool(left)
 
 
-def _still_waited_for(words: Words, counters: Sequence[int]) -> Asking[set[int]]:
+def _still_waited_for(words: Words, counters: Sequence[int]) -> Query[set[int]]:
     """Return those of some counters behind which jobs wait whose rows others have."""
     if not words.locks or not counters:
         return set()
@@ -312,7 +310,7 @@ def _still_waited_for(words: Words, counters: Sequence[int]) -> Asking[set[int]]
     return {id for (id,) in (yield Execute(_WAITED_FOR + which, values))}
 
 
-def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
+def mend(words: Words, moment: int) -> Query[tuple[Wake, ...]]:
     """Release blocked jobs for which any counter has room, and delete unused counters."""
     idle = yield Execute(_IDLE)
     if words.locks:  # all at once, in order: some come to be awaited meanwhile
@@ -324,19 +322,19 @@ def mend(words: Words, moment: int) -> Asking[tuple[Wake, ...]]:
     return woken
 
 
-def exist() -> Asking[bool]:
+def exist() -> Query[bool]:
     """Return whether there are limits."""
     [(found,)] = yield Execute("SELECT EXISTS (SELECT 1 FROM mutirao_limit)")
     return bool(found)
 
 
-def in_use() -> Asking[bool]:
+def in_use() -> Query[bool]:
     """Return whether anything is counted."""
     [(found,)] = yield Execute("SELECT EXISTS (SELECT 1 FROM mutirao_counter)")
     return bool(found)
 
 
-def _forget_quiet(words: Words, moment: int) -> Asking[None]:
+def _forget_quiet(words: Words, moment: int) -> Query[None]:
     """Delete unused counters, but those that somebody else has: other counters are locked by now.
 
     In statements of their own: a DELETE locks what its subqueries read, on MariaDB.
@@ -359,7 +357,7 @@ def _count_in(
     by_name: dict[str, Rule],
     moment: int,
     counted: Collection[tuple[int, int]] = (),
-) -> Asking[None]:
+) -> Query[None]:
     """Count jobs that run, but for those that have a slot already, and write what was counted."""
     slots = [
         (job.id, counters[name].id)

@@ -9,7 +9,7 @@ from operator import itemgetter
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.limits.fairness import shared
 from mutirao.model.limits.limits import Rule, next_look
-from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, each
 from mutirao.sql.rules.counters import Counter
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND, to_micros
@@ -33,7 +33,7 @@ ORDER BY p.priority, p.run_at, p.job
 _PRIORITY, _LIVE = 3, 4  # columns of _NEXT
 
 
-def park(words: Words, jobs: Sequence[Row]) -> Asking[None]:
+def park(words: Words, jobs: Sequence[Row]) -> Query[None]:
     """Put jobs out of their lanes, each behind a counter: the values of `COLUMNS`."""
     yield each(words.upsert("mutirao_parked", COLUMNS, ("job",), ("counter",)), jobs)
     yield words.move([(PARKED_MICROS, job) for job, *_ in jobs])
@@ -41,7 +41,7 @@ def park(words: Words, jobs: Sequence[Row]) -> Asking[None]:
 
 def bring_back(
     words: Words, asked: Sequence[tuple[Counter, int]]
-) -> Asking[list[tuple[str, int, int]]]:
+) -> Query[list[tuple[str, int, int]]]:
     """Bring back up to so many jobs of each counter; return their places. Forget who is gone."""
     places = list[tuple[str, int, int]]()
     while asked := [(counter, most) for counter, most in asked if most > 0]:
@@ -63,7 +63,7 @@ def bring_back(
     return places
 
 
-def _put_back(words: Words, called: Sequence[Row]) -> Asking[list[tuple[str, int, int]]]:
+def _put_back(words: Words, called: Sequence[Row]) -> Query[list[tuple[str, int, int]]]:
     if called:
         yield from words.drop("mutirao_parked", [row[0] for row in called])
     waiting = [row for row in called if row[_LIVE] is not None]
@@ -72,7 +72,7 @@ def _put_back(words: Words, called: Sequence[Row]) -> Asking[list[tuple[str, int
     return [(queue, priority, run_at) for _, run_at, queue, priority, *_ in waiting]
 
 
-def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Asking[None]:
+def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Query[None]:
     """Have the first parked job come back when there will be a token."""
     first, _ = _merged(counter, 1, (yield _first(counter, 1)))
     at = None

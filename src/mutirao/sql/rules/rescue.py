@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 
 from mutirao.model.jobs.states import OutcomeKind
-from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.drivers.steps import Execute, Query, Row
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.settle import Held, held, write_attempts
 from mutirao.sql.rules.words import Words
@@ -28,14 +28,14 @@ SELECT EXISTS (SELECT 1 FROM mutirao_worker WHERE expires_at < ?) OR EXISTS (
 """
 
 
-def is_anyone_gone(words: Words, now: datetime | None) -> Asking[bool]:
+def is_anyone_gone(words: Words, now: datetime | None) -> Query[bool]:
     """Return whether `rescue` has anything to do; a reader keeps no writer waiting."""
     moment = yield from words.moment(now)
     [(found,)] = yield Execute(_GONE.format(words.by_index("mutirao_live_running")), (moment,))
     return bool(found)
 
 
-def rescue(words: Words, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+def rescue(words: Words, now: datetime | None) -> Query[list[tuple[int, int]]]:
     """Give back the jobs of expired workers and remove those workers; orphans cost nothing."""
     moment = yield from words.moment(now)
     rows = yield Execute(_EXPIRED.format(words.by_index("mutirao_live_running")), (moment,))
@@ -52,7 +52,7 @@ def rescue(words: Words, now: datetime | None) -> Asking[list[tuple[int, int]]]:
     return [(row.id, row.run % LAST_RUN + 1) for row in lost]
 
 
-def lose(words: Words, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+def lose(words: Words, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Query[set[int]]:
     """Write down that runs were lost, and let those jobs wait again."""
     moment = yield from words.moment(now)
     found = yield from held(words, [id for id, _ in jobs])
@@ -63,7 +63,7 @@ def lose(words: Words, jobs: Sequence[tuple[int, int]], now: datetime | None) ->
     return {row.id for row in lost}
 
 
-def _lose(words: Words, lost: Collection[Held], moment: int) -> Asking[None]:
+def _lose(words: Words, lost: Collection[Held], moment: int) -> Query[None]:
     """Write down that these runs were lost, and let the jobs wait for the next."""
     yield from write_attempts(words, [_lost_row(row, moment) for row in lost], moment)
     which, values = words.among("id", [row.id for row in lost])

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.fairness import queue_of
 from mutirao.model.limits.limits import Settled
-from mutirao.sql.drivers.steps import Asking, Execute, Row, Rows, all_of, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, each
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back
 from mutirao.sql.rules.words import Words
@@ -62,7 +62,7 @@ class Current(NamedTuple):
 
 def current(
     words: Words, settlements: Sequence[Settlement], now: datetime | None, *more: Execute
-) -> Asking[Current]:
+) -> Query[Current]:
     """Lock the live rows of settlements, and find out which are stale; nothing is written.
 
     What is asked travels together: the time, the rows, what they hold, and more questions.
@@ -77,7 +77,7 @@ def current(
     return Current(moment, there, rows, told.pop(0) if slots else None, told)
 
 
-def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Asking[dict[int, Held]]:
+def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Query[dict[int, Held]]:
     """Lock the live rows of those of these jobs that run, and return them.
 
     `free`: but those that somebody else has.
@@ -92,7 +92,7 @@ def _holding(words: Words, jobs: Collection[int], *, free: bool = False) -> Exec
     return Execute(f"{_HELD.format(words.by_key)}{which}{order}", values)
 
 
-def hold(words: Words, jobs: Collection[int]) -> Asking[None]:
+def hold(words: Words, jobs: Collection[int]) -> Query[None]:
     """Lock the live rows of these jobs, of those that wait for them, and that they wait for."""
     if not words.locks or not jobs:
         return
@@ -103,7 +103,7 @@ def hold(words: Words, jobs: Collection[int]) -> Asking[None]:
         yield from words.hold_jobs(held, now=len(jobs) > 1)
 
 
-def _linked(words: Words, jobs: Collection[int]) -> Asking[set[int]]:
+def _linked(words: Words, jobs: Collection[int]) -> Query[set[int]]:
     which = [words.among(column, jobs) for column in ("job", "after")]
     looks = [(table, each) for table in _LINKS for each in which]
     sql = " UNION ALL ".join(
@@ -115,12 +115,12 @@ def _linked(words: Words, jobs: Collection[int]) -> Asking[set[int]]:
 
 def finish(
     words: Words, settlements: Sequence[Settlement], now: datetime | None
-) -> Asking[set[int]]:
+) -> Query[set[int]]:
     """Write final outcomes."""
     return (yield from finish_current(words, (yield from current(words, settlements, now))))
 
 
-def finish_current(words: Words, found: Current) -> Asking[set[int]]:
+def finish_current(words: Words, found: Current) -> Query[set[int]]:
     """Write the final outcomes of those that are not stale."""
     if not found.settlements:
         return set()
@@ -131,7 +131,7 @@ def finish_current(words: Words, found: Current) -> Asking[set[int]]:
 
 def resume(
     words: Words, settlements: Sequence[Settlement], now: datetime | None
-) -> Asking[set[int]]:
+) -> Query[set[int]]:
     """Write outcomes after which the jobs wait again."""
     found = yield from current(words, settlements, now)
     if not found.settlements:
@@ -142,7 +142,7 @@ def resume(
     return (yield from _counted_down(words, found))
 
 
-def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Query[set[int]]:
     """Give back jobs that were never started."""
     found = yield from held(words, [id for id, _ in jobs])
     given = {id for id, run in jobs if id in found and found[id].run == run}
@@ -153,7 +153,7 @@ def release(words: Words, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
     return given
 
 
-def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Asking[None]:
+def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Query[None]:
     """Append attempt rows."""
     until = yield from words.late_before(min(row[_FINISHED] for row in rows), moment)
     if until is None:
@@ -163,13 +163,13 @@ def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Asking[Non
     yield each(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
 
 
-def _tell(words: Words, found: Current) -> Asking[None]:
+def _tell(words: Words, found: Current) -> Query[None]:
     """Append the attempt rows of the settlements that are not stale."""
     rows = [_attempt_row(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
     yield from write_attempts(words, rows, found.moment)
 
 
-def _counted_down(words: Words, found: Current) -> Asking[set[int]]:
+def _counted_down(words: Words, found: Current) -> Query[set[int]]:
     """Give back what these held whose runs ended; tell where others came back in their place."""
     ended = found.settlements
     if not any(found.rows[id].counted for id in ended):

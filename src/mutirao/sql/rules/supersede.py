@@ -21,12 +21,12 @@ from mutirao.model.keys.supersede import (
     repeated_because,
 )
 from mutirao.model.keys.uniqueness import PARKED, KeyName, Placed, Unique
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules.keys import IS_NAMED, NAME, Last, Live, hold, last
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import from_micros, to_micros
 
-Write = Callable[[NewJob], Asking[int]]  # writes a job, and returns its id
+Write = Callable[[NewJob], Query[int]]  # writes a job, and returns its id
 
 _TELL = """
 INSERT INTO mutirao_attempt
@@ -53,21 +53,21 @@ _REWRITE = "UPDATE mutirao_job {} SET args = ?, run_at = ?, fingerprint = NULL W
 
 def place_last(
     words: Words, job: NewJob, unique: Unique, rule: Supersede, now: datetime, write: Write
-) -> Asking[int]:
+) -> Query[int]:
     """Enqueue a job by `write` as the last of its key, as the rule says; return its id."""
     name = unique.name(job.task, job.queue, job.key or "")
     yield from judge(words, name, job.task, rule, now)
     return (yield from _place(words, job, name, rule, now, partial(_write, words, write)))
 
 
-def hold_key(words: Words, name: KeyName) -> Asking[None]:
+def hold_key(words: Words, name: KeyName) -> Query[None]:
     """Lock a key, where rows are locked."""
     if words.locks:
         sql = words.upsert("mutirao_supersede_last", (*NAME, "last"), NAME)
         yield Execute(sql, (*name, 0), answers=False)
 
 
-def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime) -> Asking[None]:
+def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime) -> Query[None]:
     """Ask the rule about the jobs of a key that SQL enqueued. The key is held.
 
     One about which the rule cannot say anything is cancelled.
@@ -84,7 +84,7 @@ def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime
                 yield from cancel(words, (id,), SUPERSEDED, repeated_because(placed), now)
 
 
-def _to_judge(words: Words, name: KeyName, task: str) -> Asking[list[tuple[int, str, int]]]:
+def _to_judge(words: Words, name: KeyName, task: str) -> Query[list[tuple[int, str, int]]]:
     """Return what SQL enqueued, in order: ids, arguments and times; nobody else judges it.
 
     But for what was cancelled meanwhile.
@@ -98,7 +98,7 @@ def _to_judge(words: Words, name: KeyName, task: str) -> Asking[list[tuple[int, 
     return [(id, args, run_at) for id, args, run_at, live in rows if live is not None]
 
 
-def _to_judge_now(words: Words, jobs: list[int]) -> Asking[list[tuple[int, str, int]]]:
+def _to_judge_now(words: Words, jobs: list[int]) -> Query[list[tuple[int, str, int]]]:
     which, values = words.among("job", jobs)
     sql = f"SELECT job FROM mutirao_unjudged {words.by_key} WHERE {which} ORDER BY job{words.hold}"
     still = [job for (job,) in (yield Execute(sql, values))]
@@ -108,7 +108,7 @@ def _to_judge_now(words: Words, jobs: list[int]) -> Asking[list[tuple[int, str, 
     return [(job, live[job].args, live[job].asked) for job in still if job in live]
 
 
-def _write(words: Words, write: Write, job: NewJob) -> Asking[int]:
+def _write(words: Words, write: Write, job: NewJob) -> Query[int]:
     """Write a new job, which is not to wait for somebody to ask the rule."""
     id = yield from write(job)
     if words.parks_unjudged:
@@ -117,7 +117,7 @@ def _write(words: Words, write: Write, job: NewJob) -> Asking[int]:
     return id
 
 
-def _stands(words: Words, id: int, asked: str, job: NewJob) -> Asking[int]:
+def _stands(words: Words, id: int, asked: str, job: NewJob) -> Query[int]:
     """Let a job that is there already be due; with other arguments, if it was merged."""
     due = to_micros(job.run_at or PARKED)
     if job.args != asked:
@@ -128,7 +128,7 @@ def _stands(words: Words, id: int, asked: str, job: NewJob) -> Asking[int]:
 
 def _place(
     words: Words, job: NewJob, name: KeyName, rule: Supersede, now: datetime, write: Write
-) -> Asking[Placed]:
+) -> Query[Placed]:
     newest, done = yield from last(words, name, rule)
     older = newest and newest.older
     decision = decide(rule, job.task, job.args, older, done)
@@ -145,7 +145,7 @@ def _place(
 
 def cancel(
     words: Words, jobs: Collection[int], kind: str, error: str, now: datetime
-) -> Asking[None]:
+) -> Query[None]:
     """End these jobs, which wait, and whose rows are held."""
     moment = to_micros(now)
     which, values = words.among("id", jobs)
@@ -173,7 +173,7 @@ def _merged(job: NewJob, args: str, older: Live) -> NewJob:
 
 def _take_place(
     words: Words, id: int, newest: Last, decision: Decision, now: datetime
-) -> Asking[None]:
+) -> Query[None]:
     """Cancel what is redundant; let the new job wait for the nearest one ahead, if there is."""
     how, older = decision.how, newest.live.id
     ahead = older if how == "follows" else newest.before

@@ -17,7 +17,7 @@ from mutirao.model.keys.uniqueness import (
     duplicate,
     judge,
 )
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules import keys
 from mutirao.sql.rules.keys import NAME, Holding
 from mutirao.sql.rules.supersede import Write, cancel, hold_key, park, place_last
@@ -27,7 +27,7 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 _COLUMNS = (*NAME, "job", "after", "since", "unique_for")
 
 
-def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]:
+def place(words: Words, job: NewJob, now: datetime, write: Write) -> Query[int]:
     """Write a job with a unique key by `write`, or find the one that has it; return the id.
 
     Its key is held. One with a supersede rule joins the superseding of its key.
@@ -56,7 +56,7 @@ def place(words: Words, job: NewJob, now: datetime, write: Write) -> Asking[int]
     return Placed(id, verdict.how or "inserted")
 
 
-def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Asking[None]:
+def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Query[None]:
     """Lock the keys of jobs in order. One that is new has no job yet: 0."""
     if not words.locks:
         return
@@ -94,7 +94,7 @@ def _holder(words: Words, found: Holding) -> Holder:
     )
 
 
-def _follow(words: Words, id: int, found: Holding, now: datetime) -> Asking[int | None]:
+def _follow(words: Words, id: int, found: Holding, now: datetime) -> Query[int | None]:
     """Cancel what waits of what holds the key; park the new job behind what runs, and return it."""
     ahead = [each for each in (found.ahead, found.live) if each is not None]
     waiting = [each.id for each in ahead if each.worker is None]
@@ -108,7 +108,7 @@ def _follow(words: Words, id: int, found: Holding, now: datetime) -> Asking[int 
 
 def _take(
     words: Words, name: KeyName, id: int, after: int | None, verdict: Verdict, unique: Unique
-) -> Asking[None]:
+) -> Query[None]:
     sql = words.upsert("mutirao_key", _COLUMNS, NAME, _COLUMNS[len(NAME) :])
     unique_for = words.forever if unique.unique_for == FOREVER else unique.unique_for
     values = (*name, id, after, to_micros(verdict.since), unique_for)

@@ -10,7 +10,7 @@ from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.limits import PROVEN_ENOUGH
 from mutirao.model.webhooks.endpoints import USUAL_LIMIT
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
-from mutirao.sql.drivers.steps import Asking, Execute, Row, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, each
 from mutirao.sql.rules import settle
 from mutirao.sql.rules.words import Words
 
@@ -40,7 +40,7 @@ def delivered(
     attempts: Sequence[WebhookAttempt],
     done: Sequence[Settlement],
     now: datetime | None,
-) -> Asking[set[int] | None]:
+) -> Query[set[int] | None]:
     """Write attempts that went well, and complete jobs. None: a breaker has to be judged first."""
     hosts, endpoints = ({each.host for each in attempts}, {each.endpoint for each in attempts})
     found = yield from settle.current(words, done, now, _breakers(words, endpoints, hosts))

@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from mutirao.model.keys.uniqueness import FOREVER, PARKED
-from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Row, each
+from mutirao.sql.drivers.steps import Bracket, Execute, Query, Row, each
 from mutirao.sql.schema.types import to_micros
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
@@ -68,7 +68,7 @@ class Words(ABC):
     transaction: ClassVar[Bracket]
 
     @abstractmethod
-    def moment(self, now: datetime | None) -> Asking[int]:
+    def moment(self, now: datetime | None) -> Query[int]:
         """Return `now`, or the time of the database's clock."""
 
     @abstractmethod
@@ -91,14 +91,14 @@ class Words(ABC):
         """
 
     @abstractmethod
-    def write_job(self, columns: Sequence[str], row: Row) -> Asking[int]:
+    def write_job(self, columns: Sequence[str], row: Row) -> Query[int]:
         """Write a row of `mutirao_job` and return its id."""
 
     @abstractmethod
-    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
+    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Query[list[int]]:
         """Write many, and return their ids in order."""
 
-    def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Asking[int]:
+    def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Query[int]:
         """Write one job, all of it or nothing, and return its id; nothing else is written with it.
 
         `columns` are without its times.
@@ -110,7 +110,7 @@ class Words(ABC):
     def shown(self, moment: int) -> Any:
         """Return a moment in the form in which views show it."""
 
-    def closed(self, until: int, latest: int) -> Asking[int]:
+    def closed(self, until: int, latest: int) -> Query[int]:
         """Return a moment of at most `latest`: every attempt that ended before it is committed.
 
         `until`: what was returned last. Where a transaction keeps all other writers out, nothing is
@@ -119,7 +119,7 @@ class Words(ABC):
         yield from ()
         return latest
 
-    def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
+    def late_before(self, oldest: int, moment: int) -> Query[int | None]:
         """Return before which moment attempts came too late to be added up with their hour.
 
         `oldest`: when the first of those ended that are about to be written, as it is `moment` now.
@@ -128,11 +128,11 @@ class Words(ABC):
         yield from ()
         return None
 
-    def before_savepoint(self) -> Asking[None]:
+    def before_savepoint(self) -> Query[None]:
         """Do what has to be done before a savepoint in a transaction that others began."""
         yield from ()
 
-    def keep_limits(self) -> Asking[None]:
+    def keep_limits(self) -> Query[None]:
         """Wait until nobody changes limits, and let nobody until the transaction ends."""
         yield from ()
 
@@ -158,7 +158,7 @@ class Words(ABC):
             which += " AND worker IS NULL"
         return Execute(f"DELETE FROM mutirao_live WHERE {which}", values, answers=False)
 
-    def drop(self, table: str, jobs: Collection[int]) -> Asking[None]:
+    def drop(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Delete what a table whose primary key is `job` has of these jobs: rows that are there.
 
         Where others may be kept waiting by the gaps that are locked for those that are not there,
@@ -174,7 +174,7 @@ class Words(ABC):
         """Return what deletes slots: a job and a counter each."""
         return each("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", slots)
 
-    def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
+    def fill(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Lock what a table whose primary key is `job` has of these jobs.
 
         Puts a row of zeros where it has none, as nobody can lock that without locking a gap. Where
@@ -189,7 +189,7 @@ class Words(ABC):
         free: bool = False,
         now: bool = False,
         due: tuple[str, int] | None = None,
-    ) -> Asking[set[int]]:
+    ) -> Query[set[int]]:
         """Lock the live rows of these jobs in order; return which there are.
 
         `free`: but those that somebody else has, and those that run. `now`: or fail, where
@@ -200,7 +200,7 @@ class Words(ABC):
             return set(jobs)
         return {row[0] for row in (yield self.holding(jobs, free=free, now=now, due=due))}
 
-    def hold_some(self, jobs: Collection[int]) -> Asking[set[int]]:
+    def hold_some(self, jobs: Collection[int]) -> Query[set[int]]:
         """Lock live rows, of jobs that run, too; return those that are locked.
 
         Whoever has them is waited for only where nobody waits in a circle for that.

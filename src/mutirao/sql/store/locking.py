@@ -20,7 +20,7 @@ from mutirao.model.limits.limits import Claimed, both
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Query
 from mutirao.sql.drivers.together import together
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
@@ -38,7 +38,7 @@ class Applying:
     _insistent: Runner
     _patient: Runner
 
-    async def _apply(self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _apply(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule, in a transaction if the rules need one."""
         if (bracket := self._rules.bracket) is not None:
             return await self._insistent.insist(
@@ -48,9 +48,7 @@ class Applying:
             return await self._insistent.run(applied, rule, *args, **kwargs)
         return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
 
-    async def _patiently(
-        self, rule: Callable[P, Asking[R]], *args: P.args, **kwargs: P.kwargs
-    ) -> R:
+    async def _patiently(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule that may take long. A single statement is in no transaction of ours.
 
         Whoever prunes would wait for a machine that is paused within one.
@@ -61,7 +59,7 @@ class Applying:
 
 
 def applied(
-    conn: Connection, rule: Callable[P, Asking[R]], /, *args: P.args, **kwargs: P.kwargs
+    conn: Connection, rule: Callable[P, Query[R]], /, *args: P.args, **kwargs: P.kwargs
 ) -> R:
     """Apply a rule through a connection."""
     return through(conn, rule(*args, **kwargs))

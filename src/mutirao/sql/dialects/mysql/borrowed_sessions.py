@@ -19,7 +19,7 @@ from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.session import ROWS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.drivers.mysql import said
-from mutirao.sql.drivers.steps import Asking, Execute, R, Request, Rows, answered
+from mutirao.sql.drivers.steps import Execute, Query, R, Request, Rows, answered
 
 _OF_MARIADB = {**ROWS, "check_constraint_checks": 1, "default_regex_flags": 0}
 _NEWER_TOO = "/*M!110602 , innodb_snapshot_isolation = 0 */"  # not each version before has it
@@ -45,7 +45,7 @@ _EMPTY = "left('-', 0)"  # an empty literal is NULL where MariaDB has EMPTY_STRI
 _OTHER_WORDS = (("''", _EMPTY), (" % ", " MOD "), ("'NULL'", "x'4E554C4C'"))
 
 
-def abroad(steps: Asking[R]) -> Asking[R]:
+def abroad(steps: Query[R]) -> Query[R]:
     """Return steps that do the same in whatever session a caller has."""
     return answered(steps, _Session().say)
 
@@ -60,7 +60,7 @@ class _Session:
     failed: Exception | None = None
     ended = False
 
-    def say(self, request: Request) -> Asking[Rows]:
+    def say(self, request: Request) -> Query[Rows]:
         """Say a request in words that do not depend on the session."""
         if not isinstance(request, Execute):
             return (yield request)
@@ -80,7 +80,7 @@ class _Session:
             raise
 
 
-def _say(request: Execute) -> Asking[Rows]:
+def _say(request: Execute) -> Query[Rows]:
     rows: Rows = []
     for each in _plain(request):
         rows = yield each._replace(sql=_with_values(each.sql))

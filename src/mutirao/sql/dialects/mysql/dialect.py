@@ -48,7 +48,7 @@ from mutirao.sql.dialects.mysql.moments import CONSTANTS, NOW, InUtc
 from mutirao.sql.dialects.mysql.words import DROP, WORDS
 from mutirao.sql.drivers.failures import is_taken
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.drivers.steps import Asking
+from mutirao.sql.drivers.steps import Query
 from mutirao.sql.rules import claim
 from mutirao.sql.rules.generic import LockAskWrite
 from mutirao.sql.schema.tables import job, live, subscription
@@ -60,7 +60,7 @@ class MysqlRules(LockAskWrite):
 
     bracket = WORDS.transaction
 
-    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Query[list[LaneHead]]:
         """Read the heads of all lanes."""
         moment = yield from WORDS.place_inserted()
         return (yield from claim.lanes(WORDS, queues, now or moment))

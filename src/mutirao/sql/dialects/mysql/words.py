@@ -13,7 +13,7 @@ from operator import itemgetter
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
-from mutirao.sql.drivers.steps import Asking, Autocommits, Bracket, Execute, Row, each
+from mutirao.sql.drivers.steps import Autocommits, Bracket, Execute, Query, Row, each
 from mutirao.sql.rules.words import TIMES, Condition, Due, Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
@@ -118,7 +118,7 @@ class MysqlWords(Words):
         ("ROLLBACK AND NO CHAIN NO RELEASE",),
     )
 
-    def moment(self, now: datetime | None) -> Asking[int]:
+    def moment(self, now: datetime | None) -> Query[int]:
         """Return `now`, or the time of the server's clock."""
         if now is not None:
             return to_micros(now)
@@ -147,12 +147,12 @@ class MysqlWords(Words):
         new = ", ".join(f"`{column}` = VALUES(`{column}`)" for column in changed or key[:1])
         return f"ON DUPLICATE KEY UPDATE {new}"
 
-    def write_job(self, columns: Sequence[str], row: Row) -> Asking[int]:
+    def write_job(self, columns: Sequence[str], row: Row) -> Query[int]:
         """Write a row of `mutirao_job`, and make the job live; return its id."""
         [id] = yield from self.write_jobs(columns, [row])
         return id
 
-    def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Asking[int]:
+    def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Query[int]:
         """Say the time's expression in place of asking for it, and all in one trip if that can be.
 
         `last_insert_id()` is the id: nothing else comes between the statements.
@@ -172,7 +172,7 @@ class MysqlWords(Words):
         [id] = yield from self.transaction.around(steps) if autocommits else steps
         return id
 
-    def _write_apart(self, write: Execute, place: Execute) -> Asking[list[int]]:
+    def _write_apart(self, write: Execute, place: Execute) -> Query[list[int]]:
         found = yield write._replace(sql=f"{write.sql}{_RETURNING}", answers=True)
         yield place
         return [row[0] for row in found] or (yield from _following(1))
@@ -182,7 +182,7 @@ class MysqlWords(Words):
         one = self.insert("mutirao_job", (*columns, "unplaced"))
         return one[: one.rindex("(")]
 
-    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
+    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Query[list[int]]:
         """Write many in a statement, and make them live in another; return their ids in order."""
         columns, rows = filled(columns, rows)
         first, marks = self._insertion(columns), f"({', '.join('?' for _ in columns)}, NULL)"
@@ -197,19 +197,19 @@ class MysqlWords(Words):
             ids += new
         return ids
 
-    def make_live(self, jobs: Sequence[int]) -> Asking[None]:
+    def make_live(self, jobs: Sequence[int]) -> Query[None]:
         """Make jobs live that are new, or locked."""
         which, values = self.among("j.id", jobs)
         yield Execute(_PLACE + which, values, answers=False)
 
-    def make_new_live(self, beginning: str) -> Asking[None]:
+    def make_new_live(self, beginning: str) -> Query[None]:
         """Make the jobs live that the last INSERT wrote.
 
         Others' numbers may stand between theirs, which are known by how their metadata begins.
         """
         yield Execute(_PLACE_NEW, (len(beginning), beginning), answers=False)
 
-    def place_inserted(self) -> Asking[datetime]:
+    def place_inserted(self) -> Query[datetime]:
         """Make live what other programs have inserted; return what time it is on the server.
 
         In no transaction.
@@ -219,7 +219,7 @@ class MysqlWords(Words):
             found = len((yield from self.transaction.around(self.place()))) == packets.MAX_ROWS
         return from_micros(moment)
 
-    def place(self) -> Asking[list[int]]:
+    def place(self) -> Query[list[int]]:
         """Make live some of what other programs have inserted, and return those jobs."""
         jobs = [id for (id,) in (yield Execute(_INSERTED))]
         if jobs:
@@ -232,7 +232,7 @@ class MysqlWords(Words):
             yield Execute(_PLACED, (ids,), answers=False)
         return jobs
 
-    def late_before(self, oldest: int, moment: int) -> Asking[int | None]:
+    def late_before(self, oldest: int, moment: int) -> Query[int | None]:
         """Keep others from adding up until the commit, where one of them has ended long ago."""
         if oldest >= moment - LATE_AFTER:
             return None
@@ -245,7 +245,7 @@ class MysqlWords(Words):
         sql = _DROP_LIVE + (" WHERE l.worker IS NULL" if waiting else "")
         return Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
 
-    def drop(self, table: str, jobs: Collection[int]) -> Asking[None]:
+    def drop(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Go from each job to its row, as `drop_live` does."""
         sql = DROP.format(table, "job", "PRIMARY")
         yield Execute(sql, (json.dumps([*map(int, jobs)]),), answers=False)
@@ -258,18 +258,18 @@ class MysqlWords(Words):
         """Go from each slot to its row, all in a statement."""
         return Execute(_FREE, (_as_pairs(slots),), answers=False)
 
-    def fill(self, table: str, jobs: Collection[int]) -> Asking[None]:
+    def fill(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Insert: that locks a row that is there, and leaves no gap locked where none is."""
         zeros = _ZEROS[table]
         sql = self.upsert(table, ("job", *zeros), ("job",))
         zero = (0,) * len(zeros)
         yield each(sql, [(job, *zero) for job in sorted(map(int, jobs))])
 
-    def keep_limits(self) -> Asking[None]:
+    def keep_limits(self) -> Query[None]:
         """Share the lock that whoever changes limits has alone."""
         yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE", answers=False)
 
-    def closed(self, until: int, latest: int) -> Asking[int]:
+    def closed(self, until: int, latest: int) -> Query[int]:
         """Wait for those that are about to commit, if nobody writes what has ended long ago."""
         if not (yield Execute(_NOBODY_LATE)):
             return until
@@ -295,7 +295,7 @@ def filled(columns: Sequence[str], rows: Sequence[Row]) -> tuple[Sequence[str], 
     return pick(columns), [*map(pick, rows)]
 
 
-def _fitting(columns: Sequence[str], rows: Sequence[Row]) -> Asking[tuple[int, Sequence[int]]]:
+def _fitting(columns: Sequence[str], rows: Sequence[Row]) -> Query[tuple[int, Sequence[int]]]:
     """Return how many bytes a statement may have, and those that each of these rows takes.
 
     One that never fits is refused.
@@ -310,7 +310,7 @@ def _fitting(columns: Sequence[str], rows: Sequence[Row]) -> Asking[tuple[int, S
     return int(most), sizes
 
 
-def _following(count: int) -> Asking[list[int]]:
+def _following(count: int) -> Query[list[int]]:
     """Return the numbers of so many rows that were inserted by the statement before this one."""
     [(first, step)] = yield Execute(_FIRST)
     return [*range(first, first + count * step, step)]

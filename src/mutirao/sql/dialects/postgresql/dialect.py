@@ -47,7 +47,7 @@ from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
 from mutirao.sql.dialects.postgresql.rules import RULES
 from mutirao.sql.dialects.postgresql.sets import in_set
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.schema.tables import live
 from mutirao.sql.schema.types import Timestamp
 
@@ -145,7 +145,7 @@ class PostgreSQL(Dialect):
 
     def fan_out(
         self, publication: Job, done: Settlement, after: str | None, first: int
-    ) -> Asking[tuple[bool, str | None]]:
+    ) -> Query[tuple[bool, str | None]]:
         """Call the function for it: one round trip."""
         which = done.id, done.run, int(done.started_ago * 1e6)
         topics = [*patterns_of(topic_of(publication.task))]

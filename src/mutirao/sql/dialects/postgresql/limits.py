@@ -12,7 +12,7 @@ from mutirao.model.jobs.job import Claim, Lane, Wake
 from mutirao.model.limits.limits import Claimed, Settled, lowered
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.drivers.failures import translated, was_undone
-from mutirao.sql.drivers.steps import Asking, Autocommits, Execute, Rows
+from mutirao.sql.drivers.steps import Autocommits, Execute, Query, Rows
 from mutirao.sql.schema.types import from_micros
 
 _ID = Claim._fields.index("id")
@@ -63,7 +63,7 @@ LOOK_AHEAD_JOBS = 1_000  # jobs that are looked at together, to park those that 
 _TASK = Claim._fields.index("task")
 
 
-def claim_on(request: ClaimRequest, rows: Rows) -> Asking[Claimed]:
+def claim_on(request: ClaimRequest, rows: Rows) -> Query[Claimed]:
     """Go on claiming after `rows` until enough is found, or nothing is left to look at.
 
     As a rule each statement is a transaction of its own: so it locks what it counts in order. What

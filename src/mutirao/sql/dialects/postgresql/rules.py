@@ -21,7 +21,7 @@ from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.dialects.postgresql import limits, statements, supersede
 from mutirao.sql.dialects.postgresql.limits import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale
-from mutirao.sql.drivers.steps import Asking, Execute, Row
+from mutirao.sql.drivers.steps import Execute, Query, Row
 from mutirao.sql.rules import webhooks
 from mutirao.sql.rules.base import Rules, by_id, given_back, in_lane_order
 
@@ -33,7 +33,7 @@ class PostgresqlRules(Rules):
 
     in_transaction = False
 
-    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Asking[list[LaneHead]]:
+    def lanes(self, queues: Collection[str] | None, now: datetime | None) -> Query[list[LaneHead]]:
         """Read the heads of all lanes."""
         wanted = None if queues is None else lanes_of(queues)
         rows = yield Execute(statements.LANES, (wanted, now))
@@ -46,7 +46,7 @@ class PostgresqlRules(Rules):
         limit: int,
         without: Collection[str],
         now: datetime | None,
-    ) -> Asking[list[Claim]]:
+    ) -> Query[list[Claim]]:
         """Take due jobs."""
         if not lanes or limit < 1:
             return []
@@ -64,7 +64,7 @@ class PostgresqlRules(Rules):
 
     def ring(
         self, lanes: Sequence[Lane], limit: int, now: datetime | None
-    ) -> Asking[list[Doorbell]]:
+    ) -> Query[list[Doorbell]]:
         """Ring the doorbells of due jobs."""
         if not lanes or limit < 1:
             return []
@@ -74,7 +74,7 @@ class PostgresqlRules(Rules):
 
     def answer(
         self, worker: int, rung: Sequence[tuple[int, int]], now: datetime | None
-    ) -> Asking[list[Claim]]:
+    ) -> Query[list[Claim]]:
         """Take the jobs of doorbells."""
         ids, runs = array(id for id, _ in rung), array(run for _, run in rung)
         rows = yield Execute(statements.ANSWER, (worker, ids, runs, now))
@@ -87,7 +87,7 @@ class PostgresqlRules(Rules):
         held: Sequence[int] = (),
         *,
         patient: bool = False,
-    ) -> Asking[set[int]]:
+    ) -> Query[set[int]]:
         """Write final outcomes."""
         values = (*_ended(by_id(settlements)), now)
         sql = statements.FINISH[bool(held), patient]
@@ -101,7 +101,7 @@ class PostgresqlRules(Rules):
         attempts: Sequence[WebhookAttempt],
         done: Sequence[Settlement],
         now: datetime | None,
-    ) -> Asking[set[int] | None]:
+    ) -> Query[set[int] | None]:
         """Write attempts at webhooks that all went well, and complete jobs."""
         rows = [webhooks.values_of(each) for each in attempts]
         counted = (USUAL_LIMIT.name, PROVEN_ENOUGH, now)
@@ -111,7 +111,7 @@ class PostgresqlRules(Rules):
             return None
         return limits.called({s.id for s in done} if found is None else set(found), lanes)
 
-    def complete(self, settlement: Settlement) -> Asking[set[int]]:
+    def complete(self, settlement: Settlement) -> Query[set[int]]:
         """Write that a job succeeded, in the statement that the COMMIT travels with."""
         values = (settlement.id, settlement.run, int(settlement.started_ago * 1e6))
         try:
@@ -124,7 +124,7 @@ class PostgresqlRules(Rules):
 
     def resume(
         self, worker: int, settlements: Sequence[Settlement], now: datetime | None
-    ) -> Asking[set[int]]:
+    ) -> Query[set[int]]:
         """Write outcomes after which the jobs wait again."""
         ordered = by_id(settlements)
         back = [given_back(s.outcome) for s in ordered]
@@ -133,70 +133,68 @@ class PostgresqlRules(Rules):
         rows = yield Execute(statements.RESUME, values)
         return limits.called({row[0] for row in rows}, rows[0][1] if rows else None)
 
-    def release(self, jobs: Sequence[tuple[int, int]]) -> Asking[set[int]]:
+    def release(self, jobs: Sequence[tuple[int, int]]) -> Query[set[int]]:
         """Give back jobs that were never started."""
         ordered = sorted(jobs)
         ids, runs = array(id for id, _ in ordered), array(run for _, run in ordered)
         rows = yield Execute(statements.RELEASE, (ids, runs))
         return {row[0] for row in rows}
 
-    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Asking[set[int]]:
+    def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Query[set[int]]:
         """Write down that runs were lost, and let those jobs wait again."""
         ids, runs = array(id for id, _ in jobs), array(run for _, run in jobs)
         rows = yield Execute(statements.LOSE, (ids, runs, now))
         return {row[0] for row in rows}
 
-    def rescue(self, orphans: bool, now: datetime | None) -> Asking[list[tuple[int, int]]]:
+    def rescue(self, orphans: bool, now: datetime | None) -> Query[list[tuple[int, int]]]:
         """Give back the jobs of expired workers and remove those workers."""
         rows = yield Execute(statements.RESCUE, (orphans, now))
         return [(row[0], row[1]) for row in rows]
 
-    def wake(self) -> Asking[None]:
+    def wake(self) -> Query[None]:
         """Wake idle workers that listen, when this transaction commits."""
         yield Execute(statements.WAKE)
 
-    def wake_all(self) -> Asking[None]:
+    def wake_all(self) -> Query[None]:
         """Wake all workers, also those that do not listen: people change jobs seldom."""
         yield Execute(statements.WAKE_ALL)
 
-    def tell_ended(self, jobs: Sequence[int]) -> Asking[None]:
+    def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Notify, if somebody asked for one of them."""
         yield Execute(statements.TELL_ENDED, (array(jobs),))
 
-    def hold(self, jobs: Sequence[int]) -> Asking[None]:
+    def hold(self, jobs: Sequence[int]) -> Query[None]:
         """Lock what the end of these jobs will touch, but for counters of limits."""
         yield Execute(statements.HOLD, (array(jobs),))
 
-    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Asking[None]:
+    def let_go(self, jobs: Sequence[int], now: datetime | None) -> Query[None]:
         """Give back what jobs hold that do not run any more."""
         yield Execute(statements.LET_GO, (array(jobs), now))
 
-    def judge(
-        self, name: KeyName, task: str, rule: Supersede, now: datetime | None
-    ) -> Asking[None]:
+    def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
         """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
         return supersede.judge(name, task, rule)
 
-    def roll_up(self, keep: float | None, now: datetime | None) -> Asking[bool]:
+    def roll_up(self, keep: float | None, now: datetime | None) -> Query[bool]:
         """Call the function: a single statement, so that no paused machine holds it up."""
         [(more,)] = yield Execute(statements.ROLL_UP, (keep, now))
         return bool(more)
 
-    def count_backlog(self, most: int, now: datetime | None) -> Asking[None]:
+    def count_backlog(self, most: int, now: datetime | None) -> Query[None]:
         """Call the function."""
         yield Execute(statements.COUNT_BACKLOG, (most, now))
 
-    def open_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+    def open_limit(self, name: str, now: datetime | None) -> Query[bool]:
         """Count the running jobs that a new limit covers; whoever has one is waited for."""
         yield Execute(statements.OPEN_LIMIT, (name, now))
         return False
 
-    def close_limit(self, name: str, now: datetime | None) -> Asking[bool]:
+    def close_limit(self, name: str, now: datetime | None) -> Query[bool]:
         """Delete what a limit counted, and release the jobs it blocked; all are waited for."""
         yield Execute(statements.CLOSE_LIMIT, (name, now))
         return False
 
-    def mend_limits(self, now: datetime | None) -> Asking[None]:
+    def mend_limits(self, now: datetime | None) -> Query[None]:
         """Release blocked jobs for which there is room."""
         yield Execute(statements.MEND, (now,))
 

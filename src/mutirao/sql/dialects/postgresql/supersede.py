@@ -7,7 +7,7 @@ decided.
 from mutirao.errors import InvalidJob
 from mutirao.model.keys.supersede import Decision, Older, Supersede, decide, repeated_because
 from mutirao.model.keys.uniqueness import KeyName
-from mutirao.sql.drivers.steps import Asking, Execute
+from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules.keys import DONE, last_done
 from mutirao.sql.rules.supersede import UNJUDGED
 
@@ -26,7 +26,7 @@ _CANCEL = "SELECT mutirao_cancel_superseded(%s::bigint, %s::text)"
 
 def ask(
     name: KeyName, rule: Supersede, task: str, args: str
-) -> Asking[tuple[int | None, str | None, Decision]]:
+) -> Query[tuple[int | None, str | None, Decision]]:
     """Lock a key and ask the rule about a newer job.
 
     Returns the id of the older one; what becomes of that at the commit, if anything; and all of it.
@@ -39,7 +39,7 @@ def ask(
     return older and older.id, fate, decision
 
 
-def judge(name: KeyName, task: str, rule: Supersede) -> Asking[None]:
+def judge(name: KeyName, task: str, rule: Supersede) -> Query[None]:
     """Ask the rule about the jobs of a key that SQL enqueued. To be done in a transaction.
 
     One about which the rule cannot say anything is cancelled.

@@ -8,7 +8,7 @@ import json
 from collections.abc import Collection, Sequence
 from datetime import UTC, datetime
 
-from mutirao.sql.drivers.steps import Asking, Bracket, Execute, Load, Row, command
+from mutirao.sql.drivers.steps import Bracket, Execute, Load, Query, Row, command
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.types import from_micros, iso_text, to_micros
 
@@ -25,7 +25,7 @@ class SqliteWords(Words):
     parks_unjudged = True  # by the trigger
     transaction = Bracket("BEGIN IMMEDIATE", "COMMIT", ("ROLLBACK",))
 
-    def moment(self, now: datetime | None) -> Asking[int]:
+    def moment(self, now: datetime | None) -> Query[int]:
         """Return `now`, or the time of this machine's clock."""
         yield from ()
         return to_micros(now or datetime.now(UTC))
@@ -51,12 +51,12 @@ class SqliteWords(Words):
         new = ", ".join(f'"{column}" = excluded."{column}"' for column in changed)
         return f"ON CONFLICT ({names}) DO UPDATE SET {new}"
 
-    def write_job(self, columns: Sequence[str], row: Row) -> Asking[int]:
+    def write_job(self, columns: Sequence[str], row: Row) -> Query[int]:
         """Write a row of `mutirao_job` and return its id."""
         ((id,),) = yield Execute(f"{self.insert('mutirao_job', columns)} RETURNING id", row)
         return int(id)
 
-    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Asking[list[int]]:
+    def write_jobs(self, columns: Sequence[str], rows: Sequence[Row]) -> Query[list[int]]:
         """Reserve ids, and write many rows with them."""
         ((last,),) = yield Execute(_RESERVE, (len(rows),))
         new = range(last - len(rows) + 1, last + 1)
@@ -64,7 +64,7 @@ class SqliteWords(Words):
         yield Load("mutirao_job", ("id", *columns), numbered)
         return list(new)
 
-    def before_savepoint(self) -> Asking[None]:
+    def before_savepoint(self) -> Query[None]:
         """Write something.
 
         sqlite3 begins its implicit transaction before a statement that writes, but not before a
