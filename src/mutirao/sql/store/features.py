@@ -42,7 +42,7 @@ from mutirao.sql.statements import (
     topics,
     workers,
 )
-from mutirao.sql.store.locking import Apart
+from mutirao.sql.store.locking import RowLocking
 
 log = logging.getLogger("mutirao")
 MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
@@ -59,7 +59,7 @@ class SqlRecords:
     _runner: Runner
     _insistent: Runner
     _patient: Runner
-    _apart: Apart
+    _apart: RowLocking
 
     # Jobs that wait
 

@@ -9,13 +9,13 @@ from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import federation
-from mutirao.sql.store.locking import Apart
+from mutirao.sql.store.locking import RowLocking
 
 
 class SqlFederation:
     """The part of `SqlStore` that implements `mutirao.ports.federation`."""
 
-    _apart: Apart
+    _apart: RowLocking
     _dialect: Dialect
     _intake: SqlIntake
     _runner: Runner

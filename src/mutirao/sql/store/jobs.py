@@ -46,7 +46,7 @@ from mutirao.sql.statements import (
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.federation import SqlFederation
-from mutirao.sql.store.locking import Apart, applied
+from mutirao.sql.store.locking import RowLocking, applied
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 from mutirao.sql.store.webhooks import SqlWebhooks
@@ -94,7 +94,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         self._runner = runner
         self._insistent = runner.having(again=True)  # not for writes of callers
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
-        self._apart = Apart(self._dialect.rules, self._insistent, runner)
+        self._apart = RowLocking(self._dialect.rules, self._insistent, runner)
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":

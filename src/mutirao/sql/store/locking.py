@@ -70,7 +70,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Apart:
+class RowLocking:
     """Runs bodies that lock the live rows of many jobs.
 
     Parameters:

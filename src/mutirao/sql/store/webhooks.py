@@ -11,13 +11,13 @@ from mutirao.sql.connections.runner import for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import SqlIntake
 from mutirao.sql.statements import endpoints, webhooks
-from mutirao.sql.store.locking import Apart, Applying
+from mutirao.sql.store.locking import Applying, RowLocking
 
 
 class SqlWebhooks(Applying):
     """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
 
-    _apart: Apart
+    _apart: RowLocking
     _dialect: Dialect
     _intake: SqlIntake
 
