@@ -13,7 +13,7 @@ from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.engine.brokers.carried import check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
-from mutirao.engine.workers.broker_queues import Carrying, refuse_to_begin, served_alone
+from mutirao.engine.workers.broker_queues import BrokerWorker, refuse_to_begin, served_alone
 from mutirao.engine.workers.checks import check_tasks, refuse_patched
 from mutirao.engine.workers.combined import Together
 from mutirao.engine.workers.database import Worker
@@ -254,10 +254,10 @@ class Workers:
 
     def _carrying(
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
-    ) -> Carrying:
+    ) -> BrokerWorker:
         about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
-        return Carrying(carried, *about, kept, shared, self._write_late)
+        return BrokerWorker(carried, *about, kept, shared, self._write_late)
 
     async def _write_late(self, job: NewJob) -> int:
         """Write what a broker does not hold for that long; a worker of the database runs it."""

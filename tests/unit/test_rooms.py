@@ -29,7 +29,7 @@ WIDE_CONSTRUCTORS = {
     "engine/claiming/producer.py:Producer": 8,
     "engine/dispatch/executor.py:Executor": 10,
     "engine/settling/completer.py:Completer": 8,
-    "engine/workers/broker_queues.py:Carrying": 9,
+    "engine/workers/broker_queues.py:BrokerWorker": 9,
     "engine/workers/database.py:Worker": 12,
     "federation/federation.py:Federation": 13,
     "model/jobs/job.py:Job": 11,

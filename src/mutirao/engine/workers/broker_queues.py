@@ -54,7 +54,7 @@ PATIENCE = 60.0  # seconds for which a database that is not served is waited for
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
-class Carrying:
+class BrokerWorker:
     """The queues of brokers in the running event loop. A `Serving`.
 
     Parameters:

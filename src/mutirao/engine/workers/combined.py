@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import replace
 
 from mutirao.engine.loops import Health
-from mutirao.engine.workers.broker_queues import Carrying
+from mutirao.engine.workers.broker_queues import BrokerWorker
 from mutirao.engine.workers.fleet import Serving
 from mutirao.engine.workers.shared import Shared
 
@@ -16,7 +16,7 @@ class Together:
     `shared`: what they have in common, closed at the end.
     """
 
-    def __init__(self, worker: Serving, carrying: Carrying, shared: Shared) -> None:
+    def __init__(self, worker: Serving, carrying: BrokerWorker, shared: Shared) -> None:
         self.settings = worker.settings
         self.failure: BaseException | None = None
         self.failed, self.ended = asyncio.Event(), asyncio.Event()
