@@ -15,7 +15,7 @@ from mutirao.engine.brokers.carried import check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
 from mutirao.engine.workers.broker_queues import BrokerWorker, refuse_to_begin, served_alone
 from mutirao.engine.workers.checks import check_tasks, refuse_patched
-from mutirao.engine.workers.combined import Together
+from mutirao.engine.workers.combined import CombinedWorker
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.engine.workers.fleet import Fleet, Serving
@@ -227,7 +227,7 @@ class Workers:
             return self._carrying(carried, settings, None)
         shared = Shared(settings)
         worker = self._make_sql_worker(settings, shared)
-        return Together(worker, self._carrying(carried, settings, shared), shared)
+        return CombinedWorker(worker, self._carrying(carried, settings, shared), shared)
 
     def _relay_settings(self, together: int, terms: RelayTerms) -> WorkerSettings:
         """Return the settings of a worker that only relays; it has no slots, and deletes nothing.

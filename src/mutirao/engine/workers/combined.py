@@ -10,7 +10,7 @@ from mutirao.engine.workers.fleet import Serving
 from mutirao.engine.workers.shared import Shared
 
 
-class Together:
+class CombinedWorker:
     """Both in the running event loop. A `Serving`. If one fails, both end.
 
     `shared`: what they have in common, closed at the end.
