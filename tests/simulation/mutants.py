@@ -15,7 +15,7 @@ import pytest
 
 from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.claiming.producer import Producer
-from mutirao.engine.claiming.unreadable_rows import Sieve
+from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch
 from mutirao.engine.dispatch import executor
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import LoopRetry, Loops
@@ -86,7 +86,7 @@ def _nobody_waits_for_a_key(patch: pytest.MonkeyPatch) -> None:
 
 
 def _no_row_is_searched_for(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Sieve, "met", _nothing)
+    patch.setattr(UnreadableRowSearch, "met", _nothing)
     patch.setattr(run, "TROUBLES", ["_spoil"])
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine.claiming.unreadable_rows import MOST_FAILURES, UNREADABLE, Sieve
+from mutirao.engine.claiming.unreadable_rows import MOST_FAILURES, UNREADABLE, UnreadableRowSearch
 from mutirao.errors import StoreUnavailable, WorkerGone
 
 
@@ -56,9 +56,9 @@ class Tables:
         self.buried[job] = error
         return True
 
-    def sieve(self) -> Sieve:
-        made: Any = Sieve
-        sieve: Sieve = made(self, lambda: 1, self, self.claim)
+    def sieve(self) -> UnreadableRowSearch:
+        made: Any = UnreadableRowSearch
+        sieve: UnreadableRowSearch = made(self, lambda: 1, self, self.claim)
         return sieve
 
 

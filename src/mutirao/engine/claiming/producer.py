@@ -15,7 +15,7 @@ from typing import Protocol
 from mutirao.aio import wait_for
 from mutirao.engine.claiming.lanes import LaneBook, told
 from mutirao.engine.claiming.lost_claims import LostClaims, Runs
-from mutirao.engine.claiming.unreadable_rows import Sieve, passes
+from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
@@ -110,7 +110,7 @@ class Producer:
         self._unfit = Unfit(
             store, worker, dispatcher, self._holdings, self._served, self._left_to_others
         )
-        self._sieve = Sieve(store, worker, dispatcher, self._claim_these)
+        self._sieve = UnreadableRowSearch(store, worker, dispatcher, self._claim_these)
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False

@@ -33,7 +33,7 @@ def passes(error: BaseException) -> bool:
     return isinstance(error, StoreUnavailable | StoreGone | SchemaError | WorkerGone)
 
 
-class Sieve:
+class UnreadableRowSearch:
     """The search of one worker.
 
     Parameters:
