@@ -18,7 +18,7 @@ from mutirao.sql.drivers.steps import (
     Rows,
     all_of,
     command,
-    each,
+    execute_many,
     soon,
 )
 from mutirao.sql.drivers.together import MOST_WAITING, together
@@ -54,7 +54,7 @@ def heard(steps: Query[Any], joins: bool = True, failing: str = "") -> tuple[lis
 def work() -> Query[Rows]:
     """Write twice, ask, and write."""
     yield command("a")
-    yield each("b", [(1,), (2,)])
+    yield execute_many("b", [(1,), (2,)])
     found = yield Execute("asks")
     yield command("c")
     return found
@@ -82,7 +82,7 @@ def test_what_is_large_travels_alone() -> None:
 
     def large() -> Query[None]:
         yield command("a")
-        yield each("b", [("x" * MOST_WAITING,), ("x",)])
+        yield execute_many("b", [("x" * MOST_WAITING,), ("x",)])
         yield command("c")
 
     assert heard(together(BRACKET, large()))[0] == [["BEGIN", "a"], ["b"], ["c", "COMMIT"]]
@@ -143,8 +143,10 @@ class Driver:
 
 def test_many_rows_in_one_text() -> None:
     """An INSERT has them all; what returns are the rows of the last that answers, be it none."""
-    insert = each("INSERT INTO t (a, b) VALUES (?, ?) ON DUPLICATE KEY UPDATE a = VALUES(a)", _TWO)
-    change = each("UPDATE t SET a = ? WHERE b = ?", _TWO)
+    insert = execute_many(
+        "INSERT INTO t (a, b) VALUES (?, ?) ON DUPLICATE KEY UPDATE a = VALUES(a)", _TWO
+    )
+    change = execute_many("UPDATE t SET a = ? WHERE b = ?", _TWO)
     unread, soon = Execute("SELECT 1", answers=False), Execute("SELECT 2", into=Reply())
     driver = Driver()
     rows = say_joined(driver, insert._replace(then=(change, unread, soon, Execute("WITH none"))))

@@ -61,7 +61,7 @@ class Execute(NamedTuple):
     into: Reply | None = None
 
 
-def each(sql: str, rows: Iterable[Row]) -> Execute:
+def execute_many(sql: str, rows: Iterable[Row]) -> Execute:
     """Return a statement that is executed for each of these rows, and returns no rows."""
     return Execute(sql, tuple(rows), answers=False, many=True)
 

@@ -23,7 +23,7 @@ from mutirao.model.jobs.hours import (
 )  # fmt: skip
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.row_json import UnreadableRow, read_object
-from mutirao.sql.drivers.steps import Execute, Query, Row, command, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, command, execute_many
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND
 
@@ -155,7 +155,9 @@ def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Que
             added.seconds += seconds
             added.durations += _counted(durations)
         rows.append((*key, *_sums(added)))
-    yield each(words.upsert("mutirao_hour", (*_HOUR_KEY, *_HOUR_SUMS), _HOUR_KEY, _HOUR_SUMS), rows)
+    yield execute_many(
+        words.upsert("mutirao_hour", (*_HOUR_KEY, *_HOUR_SUMS), _HOUR_KEY, _HOUR_SUMS), rows
+    )
 
 
 def _counted(durations: Any) -> Counter[str]:
@@ -182,7 +184,9 @@ def _add_errors(words: Words, failed: Sequence[Ended]) -> Query[None]:
         known = yield Execute(_ERROR, failure)
         rows.append((*failure, *_with(words, added, known)))
     columns = (*FailureGroup._fields, *_ERROR_SUMS)
-    yield each(words.upsert("mutirao_error", columns, FailureGroup._fields, _ERROR_SUMS), rows)
+    yield execute_many(
+        words.upsert("mutirao_error", columns, FailureGroup._fields, _ERROR_SUMS), rows
+    )
 
 
 def _with(words: Words, added: Failures, known: Iterable[Row]) -> Row:
@@ -203,4 +207,4 @@ def _balance() -> Query[None]:
 
 def _write(sql: str, rows: Sequence[Row]) -> Query[None]:
     if rows:
-        yield each(sql, rows)
+        yield execute_many(sql, rows)

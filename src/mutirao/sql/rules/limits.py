@@ -21,7 +21,7 @@ from mutirao.model.limits.limits import (
     admit,
     candidate,
 )
-from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, each, soon
+from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, soon
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (
     COUNTER,
@@ -206,7 +206,7 @@ def free_slots(
     less = [(ended[counter.id], counter.id) for counter in counters]
     if not less:  # their limits have gone meanwhile, with what they counted
         return ()
-    yield each("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
+    yield execute_many("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
     for counter in counters:
         counter.running -= ended[counter.id]
     return (yield from _call_for(words, rules_of(rules.rows), counters, moment))
@@ -347,7 +347,7 @@ def _forget_quiet(words: Words, moment: int) -> Query[None]:
         found = {row[0] for row in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found:
         gone = [(id,) for id in sorted(found)]
-        yield each("DELETE FROM mutirao_counter WHERE id = ?", gone)
+        yield execute_many("DELETE FROM mutirao_counter WHERE id = ?", gone)
 
 
 def _count_in(
@@ -367,9 +367,9 @@ def _count_in(
         and _count(counters[name], by_name[name.limit], moment)
     ]
     if slots:
-        yield each(words.insert("mutirao_slot", ("job", "counter")), slots)
+        yield execute_many(words.insert("mutirao_slot", ("job", "counter")), slots)
     if rows := [(one.running, one.tokens, one.touched_at, one.id) for one in counters.values()]:
-        yield each(_COUNT, rows)
+        yield execute_many(_COUNT, rows)
 
 
 def _count(counter: Counter, rule: Rule, moment: int) -> bool:

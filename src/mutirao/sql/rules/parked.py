@@ -9,7 +9,7 @@ from operator import itemgetter
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.limits.fairness import shared
 from mutirao.model.limits.limits import Rule, next_look
-from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, execute_many
 from mutirao.sql.rules.counters import Counter
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND, to_micros
@@ -35,7 +35,7 @@ _PRIORITY, _LIVE = 3, 4  # columns of _NEXT
 
 def park(words: Words, jobs: Sequence[Row]) -> Query[None]:
     """Put jobs out of their lanes, each behind a counter: the values of `COLUMNS`."""
-    yield each(words.upsert("mutirao_parked", COLUMNS, ("job",), ("counter",)), jobs)
+    yield execute_many(words.upsert("mutirao_parked", COLUMNS, ("job",), ("counter",)), jobs)
     yield words.move([(PARKED_MICROS, job) for job, *_ in jobs])
 
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.fairness import queue_of
 from mutirao.model.limits.limits import Settled
-from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, execute_many
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back
 from mutirao.sql.rules.words import Words
@@ -138,7 +138,7 @@ def resume(
         return set()
     yield from _tell(words, found)
     rows = [_waiting(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
-    yield each(_WAIT, rows)
+    yield execute_many(_WAIT, rows)
     return (yield from _counted_down(words, found))
 
 
@@ -157,10 +157,10 @@ def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Query[None
     """Append attempt rows."""
     until = yield from words.late_before(min(row[_FINISHED] for row in rows), moment)
     if until is None:
-        yield each(words.insert("mutirao_attempt", _ATTEMPT), rows)
+        yield execute_many(words.insert("mutirao_attempt", _ATTEMPT), rows)
         return
     late = [(*row, True if row[_FINISHED] < until else None) for row in rows]
-    yield each(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
+    yield execute_many(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
 
 
 def _tell(words: Words, found: Current) -> Query[None]:

@@ -10,7 +10,7 @@ from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.limits import PROVEN_ENOUGH
 from mutirao.model.webhooks.endpoints import USUAL_LIMIT
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
-from mutirao.sql.drivers.steps import Execute, Query, Row, each
+from mutirao.sql.drivers.steps import Execute, Query, Row, execute_many
 from mutirao.sql.rules import settle
 from mutirao.sql.rules.words import Words
 
@@ -48,12 +48,12 @@ def delivered(
         return None
     written = (*COLUMNS, "finished_at")
     rows = [(*row_of(attempt), found.moment) for attempt in attempts]
-    yield each(words.insert("mutirao_webhook_attempt", written), rows)
+    yield execute_many(words.insert("mutirao_webhook_attempt", written), rows)
     settled = yield from settle.finish_current(words, found)
     proven = Tally(each.endpoint for each in attempts if each.job in settled)
     more = [(number, USUAL_LIMIT.name, id, PROVEN_ENOUGH) for id, number in sorted(proven.items())]
     if more:
-        yield each(_PROVE, more)
+        yield execute_many(_PROVE, more)
     return settled
 
 

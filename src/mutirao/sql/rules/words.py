@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Any, ClassVar, NamedTuple
 
 from mutirao.model.keys.uniqueness import FOREVER, PARKED
-from mutirao.sql.drivers.steps import Bracket, Execute, Query, Row, each
+from mutirao.sql.drivers.steps import Bracket, Execute, Query, Row, execute_many
 from mutirao.sql.schema.types import to_micros
 
 NO_LIMIT = 2_147_483_647  # as a LIMIT
@@ -164,15 +164,17 @@ class Words(ABC):
         Where others may be kept waiting by the gaps that are locked for those that are not there,
         say `fill` before.
         """
-        yield each(f"DELETE FROM {table} WHERE job = ?", [(job,) for job in jobs])
+        yield execute_many(f"DELETE FROM {table} WHERE job = ?", [(job,) for job in jobs])
 
     def move(self, moments: Sequence[tuple[int, int]]) -> Execute:
         """Return what has waiting jobs due at other moments: a moment and a job each."""
-        return each("UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL", moments)
+        return execute_many(
+            "UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL", moments
+        )
 
     def free(self, slots: Sequence[tuple[int, int]]) -> Execute:
         """Return what deletes slots: a job and a counter each."""
-        return each("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", slots)
+        return execute_many("DELETE FROM mutirao_slot WHERE job = ? AND counter = ?", slots)
 
     def fill(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Lock what a table whose primary key is `job` has of these jobs.

@@ -13,7 +13,7 @@ from operator import itemgetter
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
-from mutirao.sql.drivers.steps import Autocommits, Bracket, Execute, Query, Row, each
+from mutirao.sql.drivers.steps import Autocommits, Bracket, Execute, Query, Row, execute_many
 from mutirao.sql.rules.words import TIMES, Condition, Due, Words
 from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
@@ -263,7 +263,7 @@ class MysqlWords(Words):
         zeros = _ZEROS[table]
         sql = self.upsert(table, ("job", *zeros), ("job",))
         zero = (0,) * len(zeros)
-        yield each(sql, [(job, *zero) for job in sorted(map(int, jobs))])
+        yield execute_many(sql, [(job, *zero) for job in sorted(map(int, jobs))])
 
     def keep_limits(self) -> Query[None]:
         """Share the lock that whoever changes limits has alone."""
