@@ -19,7 +19,7 @@ from mutirao.sql.drivers.steps import (
     all_of,
     command,
     execute_many,
-    soon,
+    pipelined,
 )
 from mutirao.sql.drivers.together import MOST_WAITING, together
 
@@ -92,7 +92,7 @@ def test_what_is_asked_soon() -> None:
     """Its rows come with those of the next question; before that there are none."""
 
     def asking() -> Query[list[Any]]:
-        first = yield from soon(Execute("a"))
+        first = yield from pipelined(Execute("a"))
         with suppress(LookupError):
             return first.rows
         second = yield from all_of([Execute("b"), Execute("c"), Execute("d")])

@@ -66,7 +66,7 @@ def execute_many(sql: str, rows: Iterable[Row]) -> Execute:
     return Execute(sql, tuple(rows), answers=False, many=True)
 
 
-def soon(request: Execute) -> "Query[Reply]":
+def pipelined(request: Execute) -> "Query[Reply]":
     """Ask, where it can be, together with what is asked next; return where the rows will be."""
     reply = Reply()
     rows = yield request._replace(into=reply)
@@ -81,7 +81,7 @@ def all_of(requests: Sequence[Execute]) -> "Query[list[Rows]]":
         return []
     replies = list[Reply]()
     for request in requests[:-1]:
-        replies.append((yield from soon(request)))
+        replies.append((yield from pipelined(request)))
     last = yield requests[-1]
     return [*(reply.rows for reply in replies), last]
 

@@ -10,7 +10,7 @@ from functools import partial
 
 from mutirao.model.jobs.job import Lane
 from mutirao.model.limits.fairness import is_fair
-from mutirao.sql.drivers.steps import Execute, Query, Reply, Rows, all_of, soon
+from mutirao.sql.drivers.steps import Execute, Query, Reply, Rows, all_of, pipelined
 from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words
 
@@ -83,14 +83,14 @@ def turns(
     for n, lane in enumerate(lanes):
         if not is_fair(lane.queue) or lane.queue in found.asked:
             continue
-        found.asked[lane.queue] = yield from soon(Execute(_SERVED, (lane.queue,)))
+        found.asked[lane.queue] = yield from pipelined(Execute(_SERVED, (lane.queue,)))
         if n == 0 and words.locks and most:
             size = min(most, MAX_ROWS_PER_READ)
             ask = partial(_Place(words, lane.queue, without, 0).reading, _NEXT, lane.queue)
             after, until = (f"{words.turn} {sign} {_SERVED_LAST}" for sign in (">", "<="))
             found.ahead[lane.queue] = _Peeked(
-                after=(yield from soon(ask(since=after, most=size))),
-                around=(yield from soon(ask(since=until, most=size))),
+                after=(yield from pipelined(ask(since=after, most=size))),
+                around=(yield from pipelined(ask(since=until, most=size))),
                 size=size,
             )
     return found

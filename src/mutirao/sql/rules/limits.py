@@ -21,7 +21,7 @@ from mutirao.model.limits.limits import (
     admit,
     candidate,
 )
-from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, soon
+from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, pipelined
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (
     COUNTER,
@@ -200,7 +200,7 @@ def free_slots(
     if not held:
         return ()
     ended = Tally(counter for _, counter in held)
-    rules = yield from soon(_RULES)
+    rules = yield from pipelined(_RULES)
     counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
     yield words.free(held)
     less = [(ended[counter.id], counter.id) for counter in counters]
