@@ -1,4 +1,4 @@
-"""Which idle workers look for a job: one at once, three after it, everybody if that is unclear.
+"""Chooses which idle workers to wake: one now, three with a delay, all if the lane is unknown.
 
 ADR 48 says why. The hub knows who is idle, so a busy worker is not chosen.
 """

@@ -1,4 +1,4 @@
-"""How what others have written is shown to people: names in lines, and URLs without passwords.
+"""Formats foreign text for people: names in one line, and URLs without passwords.
 
 A name with a line break would forge the next line of a log, one with an escape sequence clear a
 terminal, and one with a sign that turns the direction of writing show something else. A URL may be

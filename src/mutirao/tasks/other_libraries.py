@@ -1,4 +1,4 @@
-"""Words of other libraries for what tasks do here: whoever comes from there is told ours."""
+"""Explains options of other libraries: an error names the option that does the same here."""
 
 from typing import TYPE_CHECKING, NoReturn
 

@@ -1,4 +1,4 @@
-"""The carried queues of one worker: their doorbells, and the relay, which belong together."""
+"""The queues of one worker whose jobs a broker announces: their doorbells, and the relay."""
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Whether a broker has something otherwise than its queues need it: told once, at the start.
+"""Compares what a broker has with what its queues need, once at the start, and logs differences.
 
 A queue that somebody has declared in another way is consumed as any: what it lacks, such as a way
 to the dead, would show only where it is needed.

@@ -1,4 +1,4 @@
-"""The reading of what other programs published, with a decoder that the application gave.
+"""Decodes messages that other programs published, with a decoder of the application.
 
 Whatever a decoder meets can at worst have its message buried.
 """

@@ -1,4 +1,4 @@
-"""Doorbells of one carried queue: received from the broker, answered by a claim, acknowledged.
+"""Consumes the doorbells of one queue: a message names jobs, which are claimed in the database.
 
 A doorbell is acknowledged once the job is claimed, or found to be claimed already: from then on the
 heartbeat keeps the job, not the broker, however long its handler takes. If the worker is killed

@@ -1,4 +1,4 @@
-"""What a worker makes of messages that were handed out before, and not settled.
+"""Remembers messages that were delivered before and not settled, and delays suspects.
 
 A broker counts hand-outs, and a hand-out is no start: a worker that ends takes along what it was
 handed and never began. A connection that breaks is no end of a worker, either. So such a message is

@@ -1,4 +1,4 @@
-"""One schedule that a broker keeps, as a worker sees it, and its phases as messages."""
+"""One schedule that a broker keeps, and the messages by which its state goes on."""
 
 import asyncio
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""The schedules that a broker keeps, for one worker: a consumer whose deliveries are their phases.
+"""Consumes the schedules that a broker keeps: each delivery is the token of one of them.
 
 Each schedule is a token, a message in a queue of its own, which is handed to one worker at a time.
 That worker waits until it is due, runs the phase, puts the token of the next one into the queue,

@@ -1,4 +1,4 @@
-"""The code of a child process: it serves one order after another until its parent is gone.
+"""Runs in a child process: executes one call after another until the parent is gone.
 
 It turns its errors into outcomes, because an exception cannot leave the process. Everything that
 happens is reported in the answer to the order; what a handler leaves behind (threads, forks) cannot

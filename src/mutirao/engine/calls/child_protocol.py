@@ -1,4 +1,4 @@
-"""The messages between a worker and its child processes, over a pair of sockets.
+"""The protocol between a worker and its child processes, over a pair of sockets.
 
 Every message names its order, so that a late one is not taken for an answer to the next order.
 `multiprocessing.connection` would suffice otherwise, but it waits without a limit: for space while

@@ -1,4 +1,4 @@
-"""The main script of a program, as a child process needs it, or must not run it.
+"""Decides whether a child process may run the main script of a program to find its tasks.
 
 Handlers of a script are known as those of the module `__main__`. Only for them a child runs the
 script, under another name, as `multiprocessing` does: whatever does not stand under

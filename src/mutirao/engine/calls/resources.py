@@ -1,4 +1,4 @@
-"""Whether the system still gives a worker what its handlers start in: child processes and threads.
+"""Notices when the system refuses the threads and processes that handlers start in.
 
 A handler may close the standard streams of its worker, or remove the directory that it works in. So
 both are mended before a child is started. A system may also be out of processes, descriptors or

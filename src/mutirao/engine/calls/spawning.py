@@ -1,4 +1,4 @@
-"""How a child process is started, and killed with all that its handlers have started.
+"""Starts child processes, and kills them with all that their handlers started.
 
 Python's own `spawn` runs the main script of its parent again in each child. A script that does not
 keep its start under `if __name__ == "__main__"` would start, or enqueue, once more. A child of ours

@@ -1,4 +1,4 @@
-"""The names by which a child process finds the task that it runs.
+"""Finds a task in a child process by its import path.
 
 Only JSON crosses between processes, so a task, and the hooks and factories around it, must stand at
 module level under their own names.

@@ -1,4 +1,4 @@
-"""The comparison of what the tables say that a worker holds with what it knows of.
+"""Finds claims whose answer was lost: what the tables say that a worker holds, and it does not.
 
 A claim may have been committed although its answer never came, or under an id that was gone: the
 rescue of that worker could not see those jobs. Nobody else would release them while the worker

@@ -1,4 +1,4 @@
-"""The search for a row of which every claim fails, and its burial.
+"""Finds the row that makes every claim fail, and marks its job as dead.
 
 A claim takes many jobs at once, so that one row that nobody can read would hold up all of them. A
 worker whose claims fail more than a few times, for whatever reason that does not pass, claims what

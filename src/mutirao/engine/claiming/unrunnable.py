@@ -1,4 +1,4 @@
-"""The claimed jobs that this worker cannot run, or not now: others get them, or they wait."""
+"""Returns claimed jobs that this worker cannot run, or not now, to the store."""
 
 from collections.abc import Callable, Collection
 

@@ -1,4 +1,4 @@
-"""The log of attempts that also tells them as events, where a queue's broker is to tell of them.
+"""Logs attempts and publishes them as events, where the broker of a queue does so.
 
 So are told, apart from any attempt, messages that are dead without one.
 """

@@ -1,4 +1,4 @@
-"""The starts of jobs that were lost before: noted first, so that a worker's end after it counts.
+"""Records the start of a job that was lost before, so that another loss after it counts.
 
 What a vanished worker held and had not begun, it took along by chance. See `model.losses`.
 """

@@ -1,4 +1,4 @@
-"""Asking the probe of a task, until the work that its handler has started elsewhere has ended."""
+"""Polls the probe of a task until the work that its handler started elsewhere has ended."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

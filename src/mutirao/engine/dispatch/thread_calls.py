@@ -1,4 +1,4 @@
-"""The attempts of plain functions: calls in threads.
+"""Runs attempts of plain functions in threads.
 
 No task of the event loop waits for them. With a task and a future for each attempt, an attempt took
 twice as much of the engine's time.

@@ -1,4 +1,4 @@
-"""What a worker declares: limits, fairness and subscriptions in its code.
+"""Declares what the code says of limits, fairness and subscriptions, and confirms it.
 
 It confirms now and then that they are, and warns of limits that are in no code.
 """

@@ -1,4 +1,4 @@
-"""The housekeeping that equal workers share: one of them at a time performs each duty.
+"""Runs housekeeping that equal workers share: one of them at a time performs each duty.
 
 A lease row per duty decides which one; no worker is in charge for longer than its lease.
 """

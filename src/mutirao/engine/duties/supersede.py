@@ -1,4 +1,4 @@
-"""The worker's part in supersede: it asks the rules in its code about what SQL has enqueued.
+"""Applies supersede rules of the code to jobs that were enqueued by SQL.
 
 It declares which tasks have a rule, so that the database parks such jobs until they are judged.
 """

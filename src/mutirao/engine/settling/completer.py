@@ -1,4 +1,4 @@
-"""The settling of finished attempts, many in one statement.
+"""Settles finished attempts in the database, many in one statement.
 
 While one batch is written the next one gathers; when there is little to do, a finished job waits a
 few milliseconds for others. A batch that the database aborts, perhaps because of a lock, is split

@@ -1,4 +1,4 @@
-"""The settling of attempts one by one, or in parts, after the database refused them together.
+"""Settles attempts one by one, or in parts, after a batch was rejected.
 
 One row that another transaction has locked, or one value that the database refuses, must not delay
 the others: those are found and written, and the failing attempt is retried alone, as often as

@@ -1,4 +1,4 @@
-"""A worker of a database and the queues of brokers, as one: started and stopped together."""
+"""Runs a worker of a database and one of broker queues as one: started and stopped as one."""
 
 import asyncio
 from collections.abc import Callable

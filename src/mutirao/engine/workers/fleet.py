@@ -1,4 +1,4 @@
-"""The service of several databases by one process: a `Worker` for each, with slots in common.
+"""Serves several databases in one process: a `Worker` for each, which share the slots.
 
 Who provides the list is asked again and again, so that databases come and go. One that is away, or
 that cannot be served as it is, waits by itself and delays no other.

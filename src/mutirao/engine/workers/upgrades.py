@@ -1,4 +1,4 @@
-"""Whether workers of newer versions of the application have taken over what this one serves.
+"""Detects that workers of a newer version of the application serve the same queues.
 
 It hears of them by the rows of its databases, and by brokers over which workers tell each other. A
 worker counts from its first heartbeat on: a new version that ends right after its start ends no old

@@ -1,4 +1,4 @@
-"""What the stored count of lost workers says: how many ended with a job after it had begun.
+"""Reads the stored count of lost workers: how many ended with a job after it had begun.
 
 A rescue adds one to the count of each job that a vanished worker held, whether its handler had
 begun or not: it cannot know. So whoever starts a job that was lost before notes that first, by a

@@ -1,4 +1,4 @@
-"""Steps as one transaction, in as few round trips as can be.
+"""Pipelining: statements without results are sent with the next query or the COMMIT.
 
 What answers nothing waits until something is asked, or the COMMIT, and travels with that, where a
 connection of ours takes several statements at once; and so does what is asked `soon`, and the

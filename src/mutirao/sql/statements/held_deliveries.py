@@ -1,4 +1,4 @@
-"""The order in which deliveries go out that were held: that of their publications.
+"""Releases deliveries that were held, in the order of their publications.
 
 Workers make the deliveries of several publications at once, so these are due in the order in which
 that ended. What has waited behind a limit meanwhile is sorted before it is let out. What was tried

@@ -1,4 +1,4 @@
-"""The removal of attempts from history that no run of a job has made: somebody wrote them by hand.
+"""Removes attempts that no run of a job made: somebody wrote them by hand.
 
 They stand where a run is about to be written, and would keep it, and what travels with it, from
 being written for ever.

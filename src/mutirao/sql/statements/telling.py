@@ -1,4 +1,4 @@
-"""Deliveries that a few statements make for all plain subscriptions: no row of them travels.
+"""Bulk fan-out: INSERT … SELECT for subscriptions without filter, key or order.
 
 A plain subscription asks for a job of its task, and for nothing else. Synchronous functions of a
 SQLAlchemy `Connection`, for databases that do not make deliveries by themselves: those that do, do

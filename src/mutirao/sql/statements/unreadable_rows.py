@@ -1,4 +1,4 @@
-"""The burial of a job whose row nobody can read; the same on every database.
+"""Marks a job as dead whose row cannot be read; the same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in
 `mutirao.ports.unreadable_rows`. They read numbers of `mutirao_live`, and nothing that somebody

@@ -1,4 +1,4 @@
-"""Many rows put at once: those that are there are changed, and the others are written.
+"""Writes many rows at once: inserts those that are missing, and updates the others.
 
 The rows are locked by one statement, in the order of their keys, and those that are new are written
 by one. A change of what is there is a statement for each, sent together where the driver can.

@@ -1,4 +1,4 @@
-"""A store that tells a hub what it has committed, so that idle workers look at once.
+"""A store that notifies a hub of what it committed, so that idle workers look at once.
 
 What the store itself commits is told after its commit; what is written through a session of
 SQLAlchemy, when that commits. Of other connections nobody learns when they commit: the hub looks.

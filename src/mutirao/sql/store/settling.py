@@ -1,4 +1,4 @@
-"""Settling in a transaction: which statements travel together where others wait for an end."""
+"""Settles jobs in one transaction, in as few round trips as graphs and keys allow."""
 
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime

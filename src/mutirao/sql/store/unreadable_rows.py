@@ -1,4 +1,4 @@
-"""The part of the SQL store by which a row is found of which every claim fails."""
+"""The part of the SQL store that finds and buries rows which make every claim fail."""
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime

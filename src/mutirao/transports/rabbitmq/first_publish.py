@@ -1,4 +1,4 @@
-"""The first message to an exchange: others wait until the broker has taken it.
+"""Publishes the first message to an exchange alone: others wait until it is confirmed.
 
 A broker closes the channel of a message to an exchange that is not there, and the whole connection
 for what is already on its way on that channel. So one message asks for all.

@@ -1,4 +1,4 @@
-"""What a driver needs to sign in, and does not find: a sentence that says what to do."""
+"""Explains what a driver lacks to authenticate, and what to do."""
 
 from typing import Any
 

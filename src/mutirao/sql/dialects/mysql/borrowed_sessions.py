@@ -1,4 +1,4 @@
-"""Statements of ours in a caller's session, which stays as it is: they do not depend on it.
+"""Makes statements independent of the settings of a caller's session, which stays as it is.
 
 What the session says of rows that may be read and changed is said otherwise for each statement, in
 its own text: MariaDB reads SET STATEMENT, MySQL a hint. So it costs no round trip. Texts travel as

@@ -1,4 +1,4 @@
-"""A join whose order is said, and the index of its second table: no planner changes either.
+"""A join with a fixed order and a fixed index, which no planner changes.
 
 Both are needed where a statement changes rows: whatever is passed on the way is locked, too.
 """
