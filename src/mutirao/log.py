@@ -8,6 +8,8 @@ from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from typing import Any
 
+from mutirao.model.display import one_line
+
 
 class Log:
     """The logger `mutirao`, as the engine uses it: logging never raises here.
@@ -59,7 +61,9 @@ log = Log(logging.getLogger("mutirao"))
 
 def _say_plainly(message: str, args: tuple[object, ...]) -> None:
     with suppress(Exception):  # there is nowhere left to write
-        sys.stderr.write(f"mutirao: {message % args}\n(logging failed: {traceback.format_exc()})\n")
+        why = [f"  {one_line(each)}" for each in traceback.format_exc().splitlines()]
+        lines = [f"mutirao: {one_line(message % args)}", "(logging failed:", *why, ")"]
+        sys.stderr.write("\n".join(lines) + "\n")
 
 
 _served: ContextVar[str | None] = ContextVar("mutirao_database", default=None)

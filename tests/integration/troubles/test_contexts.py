@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from mutirao import Job, Mutirao, Retry
+from mutirao.log import log
 from tests.integration.worker.kit import ended, outcomes, working
 
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
@@ -77,7 +78,15 @@ async def test_logging_that_raises(
                 assert outcomes(job) == ["succeeded" if outcome == "succeeds" else "dead"]
     finally:
         logging.getLogger("mutirao").setLevel(logging.NOTSET)
-    assert "(logging failed: " in capsys.readouterr().err
+    assert "(logging failed:\n  Traceback" in capsys.readouterr().err
+
+
+@pytest.mark.usefixtures("unfit_logging")
+def test_nobody_forges_a_line_there(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is written to standard error instead has one line for the message."""
+    log.error("queue %s", "q\nmutirao: forged \x1b[2J", extra={"task": "t"})
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert (first, second) == ("mutirao: queue q\\nmutirao: forged \\x1b[2J", "(logging failed:")
 
 
 @pytest.mark.usefixtures("unfit_logging")
