@@ -27,14 +27,17 @@ class Claiming:
     def __init__(self, *, counts: bool) -> None:
         self.every: float | None = 0.01
         self.counts, self.looked, self.pings = counts, 7, 0
+        self.serving: asyncio.Task[object] | None = None
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer a greeting, and pings."""
+        self.serving = asyncio.current_task()
         while await reader.readline():
             writer.write(line_of(LooksLine(self.every, self.looked)) + PING * bool(self.pings))
             self.pings += 1
             self.looked += self.counts
         writer.close()
+        await writer.wait_closed()
 
     @asynccontextmanager
     async def heard(self) -> AsyncIterator[tuple[HubNotifier, AsyncIterator[Wake]]]:
@@ -45,6 +48,8 @@ class Claiming:
         async with listening(notifier) as wakes:
             yield notifier, wakes
         server.close()
+        if self.serving is not None:
+            await self.serving
 
     async def pinged(self, times: int = 5) -> None:
         """Wait until it was pinged some times more."""
