@@ -274,8 +274,15 @@ class TestMariadb(OnInnodb, StoreContract):
         await store.settle(worker, [ended(claim) for claim in claims], now=NOW)
         assert [each.running for each in await store.limits()] == [0]
 
+    @pytest.mark.parametrize(
+        "goes",
+        [
+            "DELETE FROM mutirao_counter",
+            "UPDATE mutirao_counter SET name = CONCAT(CHAR(31), id), running = 0",  # closed
+        ],
+    )
     async def test_a_limit_goes_while_a_settlement_waits_for_its_counter(
-        self, store: Store, server: MysqlServer, database: str
+        self, store: Store, server: MysqlServer, database: str, goes: str
     ) -> None:
         """There is nothing to count down then: the job has ended."""
         await limited(store, 2)
@@ -288,9 +295,11 @@ class TestMariadb(OnInnodb, StoreContract):
             settling = asyncio.ensure_future(store.settle(worker, [ended(claim)], now=NOW))
             await until(lambda: somebody_waits(server))
             cursor.execute("DELETE FROM mutirao_slot")
-            cursor.execute("DELETE FROM mutirao_counter")
+            cursor.execute(goes)
             other.commit()
             assert await soon(settling) == {id}
+            cursor.execute("SELECT count(*) FROM mutirao_counter WHERE running < 0")
+            assert cursor.fetchone() == (0,)
         assert (await store.job(id)).state is JobState.SUCCEEDED
 
     async def test_keys_are_compared_byte_for_byte(self, store: Store) -> None:

@@ -203,11 +203,11 @@ def free_slots(
     rules = yield from pipelined(_RULES)
     counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
     yield words.free(held)
-    less = [(ended[counter.id], counter.id) for counter in counters]
-    if not less:  # their limits have gone meanwhile, with what they counted
-        return ()
-    yield execute_many("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
-    for counter in counters:
+    # The limits of others have gone meanwhile, with what they counted.
+    counting = [counter for counter in counters if not counter.name.startswith(CLOSED)]
+    if less := [(ended[counter.id], counter.id) for counter in counting]:
+        yield execute_many("UPDATE mutirao_counter SET running = running - ? WHERE id = ?", less)
+    for counter in counting:
         counter.running -= ended[counter.id]
     return (yield from _call_for(words, rules_of(rules.rows), counters, moment))
 
