@@ -7,7 +7,7 @@ limits are ours and the same everywhere.
 import re
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Any, TypeGuard
+from typing import Any
 
 import msgspec
 
@@ -22,6 +22,7 @@ from mutirao.model.jobs.job import (
 )
 from mutirao.model.jobs.lanes import FAIR_LANE_PREFIX, RUNG_LANE_PREFIX
 from mutirao.model.jobs.retry import FIRST_YEAR, LAST_YEAR, MAX_WAIT
+from mutirao.model.jobs.waits import is_number
 from mutirao.model.keys.uniqueness import FOREVER, OnConflict, Unique
 from mutirao.tasks.signatures.conversion import UNFIT, to_json
 
@@ -168,7 +169,7 @@ def check_when(run_at: object, delay: object) -> None:
     if run_at is not None:
         _check_moment(run_at)
     # The comparison also refuses NaN.
-    if delay is not None and not (_is_number(delay) and 0 <= delay <= MAX_WAIT):
+    if delay is not None and not (is_number(delay) and 0 <= delay <= MAX_WAIT):
         raise InvalidJob(
             f"delay is {delay!r}; give 0 seconds or more, at most {MAX_WAIT:.0f} (or run_at for"
             " a moment)"
@@ -195,12 +196,8 @@ def check_attempts(max_attempts: object) -> None:
 
 
 def _check_timeout(timeout: object) -> None:
-    if timeout is not None and not (_is_number(timeout) and 0 < timeout < MAX_WAIT):
+    if timeout is not None and not (is_number(timeout) and 0 < timeout < MAX_WAIT):
         raise InvalidJob(f"timeout is {timeout!r}; give more than 0 seconds, or None for no limit")
-
-
-def _is_number(value: object) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _check_labels(tags: tuple[str, ...], metadata: object, max_payload: int) -> None:

@@ -13,6 +13,7 @@ from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.jobs.records import WorkerRecord
 from mutirao.sql.store.jobs import SqlStore
+from tests.support.waiting import until
 
 BRISK: dict[str, Any] = {"heartbeat": 0.1, "expiry": 15.0, "poll": 0.2}
 
@@ -79,3 +80,18 @@ class Company:
 def shown(url: str) -> str:
     """Return the name that a database has in logs."""
     return Mutirao(url).database
+
+
+async def works(url: str) -> None:
+    """Have a worker do a job that is enqueued."""
+    done = list[int]()
+    app = Mutirao(url)
+
+    @app.task
+    def note(n: int) -> None:
+        done.append(n)
+
+    await note.aenqueue(n=7)
+    async with app.worker(**BRISK):
+        await until(lambda: done == [7])
+    app.close()

@@ -16,15 +16,13 @@ import pytest
 from pymysql import _auth
 from sqlalchemy import make_url
 
-from mutirao import Mutirao
 from mutirao.errors import MissingDriver, StoreUnavailable
 from mutirao.sql import migrations
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.drivers.failures import translate_errors
-from tests.integration.databases.kit import BRISK
+from tests.integration.databases.kit import works
 from tests.support.mysql import RealMysqlServer
 from tests.support.servers import free_port
-from tests.support.waiting import until
 
 _numbers = count(1)
 # Without TLS: aiomysql and mysqlclient have it where it is asked for, PyMySQL where it can be had.
@@ -150,20 +148,6 @@ async def test_what_a_server_may_ask_for(
     with set_to(server, name, value, usual):
         migrations.upgrade(server.url(database))
         await works(server.url(database))
-
-
-async def works(url: str) -> None:
-    """Have a worker do a job that is enqueued."""
-    done = list[int]()
-    app = Mutirao(url)
-
-    @app.task
-    def note(n: int) -> None:
-        done.append(n)
-
-    await note.aenqueue(n=7)
-    async with app.worker(**BRISK):
-        await until(lambda: done == [7])
 
 
 @pytest.mark.parametrize("primary", ["ON", "OFF"])

@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from mutirao import Mutirao
 from mutirao.sql import migrations
 from tests.integration.cli.conftest import Shell, make_shop
-from tests.integration.databases.kit import BRISK
+from tests.integration.databases.kit import works
 from tests.support.mariadb import MariadbServer, MysqlServer
-from tests.support.waiting import until
 
 COMMANDS = ("migrate", "worker", "doctor")
 _PLAIN = {"performance-schema": "OFF"}
@@ -103,7 +101,7 @@ def test_the_name_of_the_other(either: MysqlServer, named: str, shop: Shop) -> N
     name = either.create_database()
     shell = shop(either.url(name, named))
     shell.ok("migrate", "shop:app")
-    asyncio.run(_works(either.url(name, named)))
+    asyncio.run(works(either.url(name, named)))
     shell.ok("doctor", "shop:app")
     either.drop_database(name)
 
@@ -117,20 +115,5 @@ def test_names_without_capitals(value: str, shop: Shop) -> None:
         shell = shop(own.url("Shop"))
         shell.ok("migrate", "shop:app")
         shell.ok("migrate", "shop:app")
-        asyncio.run(_works(own.url("Shop")))
+        asyncio.run(works(own.url("Shop")))
         shell.ok("doctor", "shop:app")
-
-
-async def _works(url: str) -> None:
-    """Have a worker do a job that is enqueued."""
-    done = list[int]()
-    app = Mutirao(url)
-
-    @app.task
-    def note(n: int) -> None:
-        done.append(n)
-
-    await note.aenqueue(n=7)
-    async with app.worker(**BRISK):
-        await until(lambda: done == [7])
-    app.close()

@@ -13,7 +13,7 @@ from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, Executor
 from mutirao.engine.dispatch.noted_starts import NoteStart, after_note
 from mutirao.engine.dispatch.slots import Pace, Slots
 from mutirao.engine.dispatch.thread_calls import Attempt, ThreadAttempts
-from mutirao.engine.dispatch.waiting import Waiting
+from mutirao.engine.dispatch.waiting_claims import WaitingClaims
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import AttemptStalled, AttemptTimeout
 from mutirao.log import log
@@ -38,7 +38,7 @@ class Dispatcher:
     ) -> None:
         self._settings, self._executor, self._completer = settings, executor, completer
         self._slots, self._begin = slots, begin
-        self._buffer = Waiting()
+        self._buffer = WaitingClaims()
         self._running: set[Running] = set()
         self._tasks: set[asyncio.Task[None]] = set()
         self._to_cancel: set[tuple[int, int]] = set()

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from datetime import timedelta
+from typing import TypeGuard
 
 from mutirao.errors import MutiraoError
 
@@ -13,7 +14,7 @@ def waits_in(given: object, error: type[MutiraoError]) -> tuple[float, ...]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise error(f"retry is {given!r}; give seconds in a list, such as [5, 60, 3600]")
     waits = tuple(each.total_seconds() if isinstance(each, timedelta) else each for each in given)
-    wrong = [each for each in waits if not (_is_number(each) and 0 <= each <= LONGEST_WAIT)]
+    wrong = [each for each in waits if not (is_number(each) and 0 <= each <= LONGEST_WAIT)]
     if wrong or len(waits) > MAX_WAITS:
         one = f", of which one is {wrong[0]!r}" if wrong else ""
         raise error(
@@ -28,5 +29,6 @@ def wait_after(attempt: int, waits: tuple[float, ...]) -> float:
     return waits[min(attempt, len(waits)) - 1] if waits else 0.0
 
 
-def _is_number(value: object) -> bool:
+def is_number(value: object) -> TypeGuard[float]:
+    """Return whether a value is a number, which True and False are not here."""
     return isinstance(value, int | float) and not isinstance(value, bool)

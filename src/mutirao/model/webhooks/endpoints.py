@@ -13,7 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from mutirao.errors import InvalidEndpoint, InvalidSecret
 from mutirao.model.jobs.job import MAX_KEY
-from mutirao.model.jobs.waits import waits_in
+from mutirao.model.jobs.waits import is_number, waits_in
 from mutirao.model.limits.limits import MAX_VALUE, Limit, Rule, name_about, pace_of
 from mutirao.model.topics.payload_filter import check_field, check_filter
 from mutirao.model.topics.subscriptions import WhenDead
@@ -182,7 +182,7 @@ class Endpoint:
             value = getattr(self, name)
             if value is None and name == "rate":
                 continue
-            if not (_is_number(value) and 0 < value <= 1e6):
+            if not (is_number(value) and 0 < value <= 1e6):
                 raise InvalidEndpoint(f"{name} is {value!r}; give a number above 0, up to 1e6")
         if not (_is_whole(self.redirects) and 0 <= self.redirects <= MOST_REDIRECTS):
             raise InvalidEndpoint(f"redirects is {self.redirects!r}; give 0 to {MOST_REDIRECTS}")
@@ -304,10 +304,6 @@ def _topics(id: str, topics: object) -> tuple[str, ...]:
 def _check_secret(secret: str | None) -> None:
     if secret is not None and secret_parts(secret)[0] == PUBLIC:
         raise InvalidSecret("a whpk_ key verifies and cannot sign; give the whsk_ key")
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _is_whole(value: object) -> bool:

@@ -23,7 +23,6 @@ from mutirao.sql.connections.deadlines import Calls, is_limited, tell, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
-from mutirao.sql.drivers.again import AsyncFirstAgain, FirstAgain
 from mutirao.sql.drivers.failures import (
     is_no_text,
     judge,
@@ -32,6 +31,7 @@ from mutirao.sql.drivers.failures import (
     was_ended,
     was_given_up,
 )
+from mutirao.sql.drivers.first_request import AsyncFirstAgain, FirstAgain
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.resting import is_closed
@@ -251,8 +251,7 @@ class Runner:
                 spare.give_back(lent)
                 gone = True  # there may be no other one
                 lent, gone = spare.take(), False
-                if is_limited():
-                    tell(lent.driver_connection)
+                tell(lent.driver_connection)
                 return own(lent, self._engines.prepares)
 
             try:

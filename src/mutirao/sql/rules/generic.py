@@ -14,7 +14,7 @@ from mutirao.sql.rules import (
     carried,
     claim,
     hours,
-    left_out,
+    limit_catch_up,
     limits,
     rescue,
     settle,
@@ -156,12 +156,12 @@ class LockAskWrite(Rules):
 
     def left_by_limits(self) -> Query[list[int]]:
         """Look for them in the tables."""
-        return left_out.left_out(self.words)
+        return limit_catch_up.left_out(self.words)
 
     def catch_up(self, job: int, now: datetime | None) -> Query[None]:
         """Wait for whoever has it, and do what was left."""
         moment = yield from self.words.moment(now)
-        yield from left_out.catch_up(self.words, job, moment)
+        yield from limit_catch_up.catch_up(self.words, job, moment)
 
     def mend_limits(self, now: datetime | None) -> Query[None]:
         """Release blocked jobs for which there is room."""

@@ -2,7 +2,7 @@
 
 `mutirao.model.limits.limits` decides; this module reads what it needs and writes what it decides.
 Times are in microseconds. Live rows are locked before counters, or without waiting. What a change
-of limits has left because others had those rows is in `left_out`.
+of limits has left because others had those rows is in `limit_catch_up`.
 """
 
 from collections import Counter as Tally
@@ -285,7 +285,7 @@ def forget(words: Words, name: str) -> Query[bool]:
     """Forget what a limit counted; what waited for it goes back to its lanes.
 
     Returns whether others have some of that. It stays behind its counter, which no limit has any
-    more: see `left_out`.
+    more: see `limit_catch_up`.
     """
     waiting = yield Execute(_PARKED, (name,))
     yield from words.hold_some([row[0] for row in waiting])

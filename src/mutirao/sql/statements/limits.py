@@ -4,7 +4,7 @@ Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contrac
 methods of `mutirao.ports.Store`. The work of claims and of ended runs is in `rules/limits`, and on
 PostgreSQL in functions. Locks are taken in one order: the lock that stops claims, live jobs,
 counters. Where callers lock live jobs in none, those that others have are passed over, and left to
-the transactions that come after this one (`rules/left_out`).
+the transactions that come after this one (`rules/limit_catch_up`).
 """
 
 from collections.abc import Collection

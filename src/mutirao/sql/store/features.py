@@ -37,9 +37,9 @@ from mutirao.sql.statements import (
     schedules,
     subscriptions,
     supersede,
-    suspending,
     ticking,
     topics,
+    unfit_subscriptions,
     workers,
 )
 from mutirao.sql.store.locking import RowLocking
@@ -224,13 +224,15 @@ class SqlRecords:
         try:
             return await self._fan_out(publication, attempt, after)
         except (InvalidSubscription, StoreRefused):
-            if not await self._suspend_unfit(publication):
+            if not await self._disable_unfit(publication):
                 raise
         return await self._fan_out(publication, attempt, after)
 
-    async def _suspend_unfit(self, publication: Job) -> bool:
+    async def _disable_unfit(self, publication: Job) -> bool:
         """Disable subscriptions whose rows somebody has spoilt; return whether there were any."""
-        part = suspending.Suspending(self._dialect, self._intake.enqueue, publication, None)
+        part = unfit_subscriptions.DisableUnfit(
+            self._dialect, self._intake.enqueue, publication, None
+        )
         found = await self._patient.run(part.write)
         for id, reason in found.items():
             log.error(

@@ -13,8 +13,8 @@ from mutirao.model.jobs.job import Claim
 Key = tuple[int, int]  # (id, run)
 
 
-class Waiting:
-    """They in the order in which they came. All methods may be called from any thread."""
+class WaitingClaims:
+    """Claims in the order in which they came. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._claims: deque[Claim] = deque()

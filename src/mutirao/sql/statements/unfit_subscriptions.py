@@ -1,7 +1,7 @@
-"""Subscriptions of which no delivery can be made, as somebody has changed their rows by hand.
+"""Disables subscriptions of which no delivery can be made: somebody has changed their rows.
 
-They are disabled, so that the others are told of what is published. Nothing is asked unless a
-fan-out has failed. Synchronous functions of a SQLAlchemy `Connection` in a transaction.
+So the others are told of what is published. Nothing is asked unless a fan-out has failed.
+Synchronous functions of a SQLAlchemy `Connection` in a transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +24,7 @@ _AT_ONCE = 1_000  # rows that are looked at together
 
 
 @dataclass(frozen=True, slots=True)
-class Suspending:
+class DisableUnfit:
     """The search for subscriptions that keep a publication from being told to all.
 
     Parameters:

@@ -1,4 +1,4 @@
-"""What a change of limits has left, as others had those live rows: each is looked at by itself.
+"""Catches up with a change of limits: jobs that it passed over, as others had their rows.
 
 Where callers lock live rows as their calls come, whoever changes limits does not wait for rows
 while it holds others: the two would wait for each other. So a job that runs may not be counted by a

@@ -1,4 +1,4 @@
-"""Adapters that say a first request again, where the server had ended the session before it came.
+"""Repeats the first request of a call, where the server had ended the session before it came.
 
 A pooler keeps its clients while the server's connections behind it go, so nobody can see that
 beforehand. The server says that it did nothing; what had been said before on that connection, if
