@@ -19,6 +19,9 @@ from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 
 IDLE = {"poll": 10 * DEADLINE, "heartbeat": 0.5, "expiry": DEADLINE}
+# A worker of any speed is busy with more jobs than it wants; with few, only one that runs 2,000 a
+# second is.
+BACKLOG, NEVER_ENOUGH = 500, {"concurrency": 10}
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 
 
@@ -146,9 +149,9 @@ async def test_only_the_idle_listen(pg_app: Mutirao, pg_url: str) -> None:
         if not stop.is_set():
             await again.aenqueue()
 
-    async with working(pg_app, **IDLE):
+    async with working(pg_app, **IDLE, **NEVER_ENOUGH):
         await until(lambda: listening(tables))
-        await pg_app.aenqueue_many([again.job() for _ in range(40)])
+        await pg_app.aenqueue_many([again.job() for _ in range(BACKLOG)])
         await until(lambda: not listening(tables))
         stop.set()
         await until(lambda: tables.number_live() == 0)
@@ -210,11 +213,11 @@ async def test_one_that_commits_late_in_busy_times(
         if not stop.is_set():
             await again.aenqueue()
 
-    async with working(pg_app, **IDLE):
+    async with working(pg_app, **IDLE, **NEVER_ENOUGH):
         with postgres.connect(shared_database) as late:
             late.execute("BEGIN")
             late.execute("SELECT mutirao_enqueue('again')")
-            await pg_app.aenqueue_many([again.job() for _ in range(40)])
+            await pg_app.aenqueue_many([again.job() for _ in range(BACKLOG)])
             await until(lambda: not listening(tables))
             late.execute("COMMIT")
         stop.set()
