@@ -72,7 +72,7 @@ class Interpreter:
         _run(
             "Not all packages can be had",
             *(*pip, "--no-compile", "--only-binary", _WHEELS, "-c", bounds),
-            *("-e", f".[{EXTRAS}]", "--group", "dev"),
+            *("-e", f".[{EXTRAS}]", "-e", "./conformance", "--group", "dev"),
             CPATH=str(self._headers(place)),
         )
 

@@ -42,13 +42,16 @@ class Server:
 
 
 @contextmanager
-def in_doubt(claimed_at: float, takes: float = 0.0) -> Iterator[Server]:
-    """Let a worker be in doubt at 0, of what it holds from then on."""
+def in_doubt(claimed_at: float, takes: float = 0.0, claims_until: float = 0.0) -> Iterator[Server]:
+    """Let a worker be in doubt at 0, of what it holds from then on; another claim hangs so long."""
     world = World(1)
     server: Any = Server(world, claimed_at, takes)
 
     async def look() -> None:
-        holdings = LostClaims(server, lambda: 1, NOBODY, asyncio.Lock(), 5.0)
+        claiming = asyncio.Lock()
+        await claiming.acquire()
+        asyncio.get_running_loop().call_later(claims_until, claiming.release)
+        holdings = LostClaims(server, lambda: 1, NOBODY, claiming, 5.0)
         holdings.doubt()
         await holdings.run(LoopHealth("holdings", 1_000.0))
 
@@ -79,8 +82,22 @@ def test_one_that_comes_very_late() -> None:
 
 def test_looks_that_take_long() -> None:
     """They go through all that is due: a sixth of the time is enough."""
-    with in_doubt(50.0, takes=3.0) as server:
-        busy = 3.0 * sum(at <= 60.0 for at in server.asked)
+    with in_doubt(50.0, takes=1.5) as server:
+        busy = 1.5 * sum(at <= 60.0 for at in server.asked)
         [released] = server.released
-    assert busy <= 60.0 / 6 + 3.0
-    assert released <= 50.0 + 6 * 3.0
+    assert busy <= 60.0 / 6 + 1.5
+    assert released <= 50.0 + 6 * 1.5
+
+
+def test_one_that_took_very_long() -> None:
+    """As while the server was silent: the next one comes soon all the same."""
+    with in_doubt(6.0, takes=5.0) as server:
+        [released] = server.released
+    assert released <= 6.0 + 5.0 + 10.0
+
+
+def test_a_claim_that_hangs_meanwhile() -> None:
+    """The jobs that it may get are waited for, and that says nothing of how long a look takes."""
+    with in_doubt(6.0, claims_until=5.0) as server:
+        [released] = server.released
+    assert released <= 6.0 + 5.0

@@ -201,7 +201,9 @@ def _check_open(host: Host) -> None:
 
 
 def _reason(what: ActivityDelivery, answer: Answer) -> str:
+    """Return what came of a sending; errors are counted by its first line, which names the host."""
     if answer.failure is not None:
-        return f"{what.inbox}: {answer.failure}: {answer.detail or ''}"[:1_000]
+        detail = (answer.detail or "").replace(what.inbox, f"{what.host}/…")
+        return f"{what.host}: {answer.failure}: {detail}\n{what.inbox}"[:1_000]
     text = answer.body[:SHOWN].decode("utf-8", "replace").strip()
-    return f"{what.inbox} answered {answer.status}\n{text}".strip()[:1_000]
+    return f"{what.host} answered {answer.status}\n{what.inbox}\n{text}".strip()[:1_000]

@@ -180,6 +180,56 @@ async def _serve(app: Mutirao, stop: asyncio.Event) -> None:
         await stop.wait()
 
 
+@pytest.fixture
+def impatient(rabbit: RabbitServer) -> Iterator[None]:
+    """The broker takes a message back, and its channel away, after half a second."""
+
+    def waits(seconds: float, tick: float) -> None:
+        terms = {"consumer_timeout": seconds, "channel_tick_interval": tick}
+        rabbit.control(
+            "eval",
+            ", ".join(
+                f"application:set_env(rabbit, {name}, {int(1000 * value)})"
+                for name, value in terms.items()
+            )
+            + ".",
+        )
+
+    waits(0.5, 0.2)
+    yield
+    waits(1_800, 60)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_job_beyond_the_consumer_timeout(
+    broker: RabbitMQ, rabbit: RabbitServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It comes again each time and is not counted; once it is fast enough, it is done."""
+    app = Mutirao(transports={"mail": RabbitMQ(rabbit.url(), prefix="suspects")})
+    starts, gate = list[str](), asyncio.Event()
+
+    @app.task(queue="mail", max_attempts=1)
+    async def slow(job: Job) -> None:
+        starts.append(str(job.id))
+        await gate.wait()
+        starts.append("done")
+
+    async with app.worker(queues=["mail"]) as worker:
+        await slow.aenqueue()
+        await until(lambda: len(starts) > 3)
+        gate.set()
+        await until(lambda: "done" in starts)
+        await until(lambda: "longer than the broker's consumer_timeout" in caplog.text)
+        assert worker.health().alive
+
+        async def settled() -> bool:
+            return await broker.waiting("mail") == 0
+
+        await until(settled)
+    assert await broker.dead("mail", 5) == []
+    await app.aclose()
+
+
 async def test_a_phase_whose_connection_breaks(proxy: Proxy) -> None:
     """It runs again, twelve times; the schedule does not stop."""
     broker = RabbitMQ(through(proxy), prefix=f"suspects-{uuid4().hex[:8]}")

@@ -280,6 +280,25 @@ async def test_inboxes_that_are_gone_and_urls_that_are_not_called(
     assert len(remote.heads) == 1
 
 
+async def test_failures_of_a_host_are_counted_together(migrated_sqlite_url: str) -> None:
+    """Whichever inbox of it was asked: the errors have one row for what is the same."""
+    remote = Remote(statuses=[410] * 3)
+    async with (
+        serving(remote.behave) as server,
+        working(migrated_sqlite_url, on_gone=lambda _: None) as (app, made),
+    ):
+        inboxes = [server.url(f"/users/{n}/inbox") for n in range(3)]
+        await made.outbox.adeliver(activity("Create"), to=inboxes, sender=ACTOR)
+        await in_state(app, "dead", 3)
+        engine = create_engine(migrated_sqlite_url)
+        with engine.connect() as conn:
+            found = conn.execute(text("SELECT message, attempts FROM mutirao_errors")).all()
+        engine.dispose()
+        assert found == [("127.0.0.1 answered 410", 3)]
+        [job, *_] = await app.ajobs(state="dead")
+        assert (job.error or "").splitlines()[1] in inboxes
+
+
 async def test_a_host_that_is_unavailable_and_is_heard_from(migrated_sqlite_url: str) -> None:
     """Its deliveries die unsent, and can be sent again once a request of it has been verified."""
     remote = Remote()

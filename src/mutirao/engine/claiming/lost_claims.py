@@ -18,8 +18,9 @@ from mutirao.errors import WorkerGone
 from mutirao.log import log
 from mutirao.ports import Store
 
-# Wait at least so many times the duration of a query before the next one.
-MIN_WAIT_PER_QUERY_TIME = 5
+# Wait at least so many times the duration of a query before the next one, but no longer than that:
+# a server that was silent for some seconds made one query slow, and may claim jobs late.
+MIN_WAIT_PER_QUERY_TIME, LONGEST_WAIT = 5, 10.0
 # Seconds after a doubt at which the query is repeated: a statement that the network has delayed may
 # reach the server, and claim jobs, long after its connection was given up.
 REPEATED_AFTER = (*(5.0 * n for n in range(1, 14)), 600.0)
@@ -124,20 +125,24 @@ class LostClaims:
         now = monotonic()
         if self._unsure:
             self._unsure, self._looks = False, [now + later for later in REPEATED_AFTER]
-        await self._give_back()
-        soonest = monotonic() + MIN_WAIT_PER_QUERY_TIME * (monotonic() - now)
+        asked_for = await self._give_back()
+        soonest = monotonic() + min(LONGEST_WAIT, MIN_WAIT_PER_QUERY_TIME * asked_for)
         self._looks = sorted({max(at, soonest) for at in self._looks if at > now})
         while self._former:
             await self._release_former(self._former[-1])
             self._former.pop()
 
-    async def _give_back(self) -> None:
+    async def _give_back(self) -> float:
+        """Release unknown jobs; return the seconds that the query took, without those of claims."""
+        started = monotonic()
         held = await self._store.held(self._worker())
+        asked_for = monotonic() - started
         async with self._between_claims:  # a running claim's jobs are held, but not known yet
             known = self._dispatcher.holds()
         if unknown := [job for job in held if job not in known]:
             log.warning("giving back %s jobs whose claim was cut off", len(unknown))
             await self._store.release(unknown)
+        return asked_for
 
     async def _release_former(self, former: Former) -> None:
         """Release the jobs held under a former id.

@@ -10,7 +10,7 @@ supersede rule is in `rules/supersede`, and for PostgreSQL in its dialect's `enq
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
 
-from sqlalchemy import Connection, delete, exists, select, update
+from sqlalchemy import Connection, bindparam, delete, exists, select, update
 
 from mutirao.model.keys.uniqueness import KeyName, Unique
 from mutirao.sql.drivers.kinds import through
@@ -66,18 +66,22 @@ def judge(conn: Connection, name: KeyName, task: str, usual: Unique, now: dateti
         through(conn, dialect_of(conn.dialect).rules.judge(name, task, usual.supersede, now))
 
 
+# Workers ask every few seconds: building it took longer than the database did.
+_UNJUDGED = (
+    select(
+        tables.job.c.task,
+        *(tables.unjudged.c[part] for part in ("scope", "task", "queue", "key")),
+    )
+    .join(tables.job, tables.job.c.id == tables.unjudged.c.job)
+    .where(tables.job.c.task.in_(bindparam("tasks", expanding=True)))
+    .order_by(tables.unjudged.c.job)
+    .limit(bindparam("most"))
+)
+
+
 def unjudged(conn: Connection, tasks: Collection[str], limit: int) -> list[tuple[str, KeyName]]:
     """Return the tasks and keys of some jobs that SQL enqueued, the oldest first."""
-    rows = conn.execute(
-        select(
-            tables.job.c.task,
-            *(tables.unjudged.c[part] for part in ("scope", "task", "queue", "key")),
-        )
-        .join(tables.job, tables.job.c.id == tables.unjudged.c.job)
-        .where(tables.job.c.task.in_(list(tasks)))
-        .order_by(tables.unjudged.c.job)
-        .limit(limit)
-    )
+    rows = conn.execute(_UNJUDGED, {"tasks": list(tasks), "most": limit})
     return [*dict.fromkeys((task, (scope, of, queue, key)) for task, scope, of, queue, key in rows)]
 
 

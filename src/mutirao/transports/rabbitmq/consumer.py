@@ -14,7 +14,14 @@ from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import OnLost
 from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.deliveries import Arrived, Taker
-from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, Parcel, raise_if_other
+from mutirao.transports.rabbitmq.links import (
+    CALL_LIMIT,
+    FAILURES,
+    TOO_LONG,
+    Links,
+    Parcel,
+    raise_if_other,
+)
 from mutirao.transports.rabbitmq.reading import Read, delivery_of, foreign_delivery, large_delivery
 from mutirao.transports.rabbitmq.settling import not_mine, parcel_for, publish
 from mutirao.transports.rabbitmq.topology import Topology, is_there
@@ -356,7 +363,11 @@ class RabbitConsumer:
                 return
         except TransportError as error:
             self._break(error)
-        self._break(TransportUnavailable("the broker has ended the consumer of this queue"))
+        self._break(
+            TransportUnavailable(
+                f"the broker has ended the consumer of {name}, as it does where {TOO_LONG}"
+            )
+        )
 
     def _end_without_queue(self) -> None:
         """Let end what was received: nobody else can have it. The rest went with the queue."""

@@ -48,6 +48,10 @@ HEADER_BEGINS = 12  # bytes of the frame of a message's properties before these
 UNKNOWN_VERSION = (99, 0)  # what says none is taken for the newest
 LARGE = 1 << 20  # bytes of a body that must not be left behind in memory
 DECLARE = "make what is missing with `mutirao transports declare`"
+TOO_LONG = (
+    "a handler took longer than the broker's consumer_timeout, and what was handed out comes again:"
+    " raise that, or leave such jobs to the database"
+)
 
 # What the client raises: `raise_if_other` lets through what is not its own.
 FAILURES = (Exception, asyncio.CancelledError)
@@ -303,10 +307,7 @@ def _of_channel(error: ChannelClosed, said: str) -> TransportError:
         case ChannelNotFoundEntity():
             return TransportMismatch(f"{said}; {DECLARE}")
         case ChannelPreconditionFailed() if "acknowledgement" in said:
-            return TransportUnavailable(
-                f"{said}; a handler took longer than the broker's consumer_timeout, and what was"
-                " handed out comes again: raise that, or leave such jobs to the database"
-            )
+            return TransportUnavailable(f"{said}; {TOO_LONG}")
         case ChannelPreconditionFailed():
             return TransportMismatch(
                 f"{said}; what is there cannot be changed: delete it once it is empty, or choose"
