@@ -72,8 +72,6 @@ SPREADS = {
     "testing/inlining.py": 1,
     "transports/rabbitmq/__init__.py": 1,
     "transports/rabbitmq/consumer.py": 1,
-    "transports/rabbitmq/graveyard.py": 1,
-    "transports/sqs/consumer.py": 1,
     "transports/sqs/transport.py": 1,
     "workers.py": 4,
 }

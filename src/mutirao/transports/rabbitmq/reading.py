@@ -1,4 +1,4 @@
-"""What a delivery is: a message of ours, one for a decoder, one that waits further, unreadable."""
+"""Classifies deliveries: a message of ours, one for a decoder, one still delayed, or unreadable."""
 
 from collections.abc import Callable
 
@@ -65,5 +65,5 @@ def _unread(message: Arrived) -> Delivery:
 
 def _unreadable(message: Arrived, why: Exception) -> Delivery:
     id = message.readable.message_id or ""
-    told = str(why) if isinstance(why, wire.Unreadable) else f"{type(why).__name__}: {why}"
-    return Delivery(None, message.body, told, message.tag, id=id)
+    cause = str(why) if isinstance(why, wire.Unreadable) else f"{type(why).__name__}: {why}"
+    return Delivery(None, message.body, cause, message.tag, id=id)

@@ -1,7 +1,7 @@
 """How a message looks on the wire of AMQP, so that any program can publish one.
 
 `message_id` is its id, `type` the task, the body the JSON object of the arguments. The rest are
-headers, and left out where they say what is usual.
+headers, and are left out at their default values.
 """
 
 from collections.abc import Mapping

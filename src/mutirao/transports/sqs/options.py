@@ -19,7 +19,7 @@ CALL_TIMEOUT = 10  # seconds
 
 @dataclass(frozen=True)
 class SqsOptions:
-    """What `SQS` describes. Raises ConfigurationError if an option is out of range."""
+    """The options of `SQS`. Raises ConfigurationError if an option is out of range."""
 
     name: str = "{queue}"
     fifo: bool = False
@@ -45,7 +45,7 @@ class SqsOptions:
 
 
 def whole(options: SqsOptions) -> SqsOptions:
-    """Return options of which none is to come from elsewhere, if they fit together.
+    """Return options that are complete, if they do not contradict each other.
 
     Raises:
         ConfigurationError: the name is one of a queue that keeps an order, and `fifo` is False.
