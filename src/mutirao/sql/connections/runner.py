@@ -26,7 +26,7 @@ from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import (
     is_no_text,
     judge,
-    told_lost,
+    lost_error,
     translate_errors,
     was_ended,
     was_given_up,
@@ -68,7 +68,7 @@ def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwarg
                 committing = True
             return result
         except Exception as error:
-            if (lost := told_lost(error, may_be_committed=committing)) is not None:
+            if (lost := lost_error(error, may_be_committed=committing)) is not None:
                 raise lost from error
             raise
         finally:
@@ -262,7 +262,7 @@ class Runner:
                     lent.invalidate(error)
                     if isinstance(error, Exception):
                         spare.dispose()  # the others are as old
-                if (lost := told_lost(error, may_be_committed=True)) is not None:
+                if (lost := lost_error(error, may_be_committed=True)) is not None:
                     raise lost from error
                 raise
             finally:
@@ -309,7 +309,7 @@ class Runner:
                 await greenlet_spawn(lent.invalidate, error)
                 if isinstance(error, Exception):
                     await greenlet_spawn(spare.dispose)
-            if (lost := told_lost(error, may_be_committed=True)) is not None:
+            if (lost := lost_error(error, may_be_committed=True)) is not None:
                 raise lost from error
             raise
         finally:

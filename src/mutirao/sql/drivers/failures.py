@@ -316,11 +316,11 @@ def was_ended(error: BaseException) -> bool:
     return (getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)) in _ENDED
 
 
-def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
-    """Return the error of a call that lost its connection; None if that is not what it means.
+def lost_error(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
+    """Return the error of a call that lost its connection; None if it means something else.
 
-    It says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or a
-    statement that stands alone, may have reached the server.
+    Its message says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or
+    a statement that stands alone, may have reached the server.
     """
     failure = judge(error)
     if failure not in (_LOST, _UNREACHABLE, _INTERVENED):  # psycopg2 gives a lost one no code

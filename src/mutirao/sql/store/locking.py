@@ -20,8 +20,8 @@ from mutirao.model.limits.limits import Claimed, both
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
+from mutirao.sql.drivers.pipelining import in_one_transaction
 from mutirao.sql.drivers.steps import Query
-from mutirao.sql.drivers.together import together
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
 from mutirao.sql.statements import job_admin, limits
@@ -42,7 +42,7 @@ class Applying:
         """Apply a rule, in a transaction if the rules need one."""
         if (bracket := self._rules.bracket) is not None:
             return await self._insistent.insist(
-                lambda: self._runner.alone(together(bracket, rule(*args, **kwargs)))
+                lambda: self._runner.alone(in_one_transaction(bracket, rule(*args, **kwargs)))
             )
         if self._rules.in_transaction:
             return await self._insistent.run(applied, rule, *args, **kwargs)

@@ -82,7 +82,7 @@ def _prepare(engine: Engine) -> None:
 
     if engine.driver == "psycopg":
         event.listen(engine, "connect", _iso_dates)
-        event.listen(engine, "connect", _number_apart)
+        event.listen(engine, "connect", _randomize_names)
         _connect_as_ours(engine.dialect)
 
 
@@ -96,10 +96,10 @@ def _iso_dates(connection: Any, record: object) -> None:
         connection.commit()
 
 
-def _number_apart(connection: Any, record: object) -> None:
-    from mutirao.sql.drivers.prepared import number_apart
+def _randomize_names(connection: Any, record: object) -> None:
+    from mutirao.sql.drivers.prepared import randomize_names
 
-    number_apart(getattr(connection, "driver_connection", connection))
+    randomize_names(getattr(connection, "driver_connection", connection))
 
 
 def _connect_as_ours(dialect: Any) -> None:
