@@ -17,7 +17,7 @@ from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 _COMMON: dict[str, Any] = {
-    "together": {"isolation_level": "READ COMMITTED"},
+    "transactional": {"isolation_level": "READ COMMITTED"},
     "fixed": {"charset": "utf8mb4", "use_unicode": True},
     "arguments": {"connect_timeout": CONNECT_TIMEOUT},
 }

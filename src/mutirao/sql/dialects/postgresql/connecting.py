@@ -41,7 +41,7 @@ def _unprepare(connection: Any) -> None:
 
 _PSYCOPG = Drivers(
     *("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     usual=_LIBPQ,
     unprepare=_unprepare,
     direct=True,
@@ -55,13 +55,13 @@ _UNNAMED = {
 }
 _ASYNCPG = Drivers(
     *(None, "postgresql+asyncpg", "asyncpg"),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     arguments={"timeout": float(CONNECT_TIMEOUT)},
     unprepared=_UNNAMED,
 )
 _PSYCOPG2 = Drivers(
     *("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     usual=_LIBPQ,
 )
 
