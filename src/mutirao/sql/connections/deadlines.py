@@ -90,7 +90,7 @@ class within:  # noqa: N801 (used like `contextlib.suppress`)
         self._calls = calls
 
     def __enter__(self) -> None:
-        """Begin the call; from now on the pools report the connections they lend to its deadline."""
+        """Begin the call; from now on its deadline knows the connections that pools lend."""
         self._deadline = self._calls.begin()
         self._token = _current.set(self._deadline)
 

@@ -65,7 +65,7 @@ class FanOut:
         enqueue: writes jobs through a connection.
         finish: completes a job, and returns it unless its run is stale.
         most: how many subscriptions the first part has, and others of those that Python tells;
-            `Dialect.told_at_once` is for all.
+            `Dialect.fan_out_at_once` is for all.
     """
 
     dialect: Dialect
@@ -103,7 +103,7 @@ class FanOut:
     ) -> "_Made":
         """Make the jobs of the next subscriptions."""
         # The first part is a small one: of many deliveries, some can begin soon.
-        most = self.most if after is None else max(self.most, self.dialect.told_at_once)
+        most = self.most if after is None else max(self.most, self.dialect.fan_out_at_once)
         if after is None:
             after = self._begin(conn, publication, held)
         part = self._next(conn, publication, held, after, most)

@@ -312,7 +312,7 @@ class SqlRecords:
 
     async def await_ends(self, jobs: Collection[int]) -> None:
         """Request a notification when one of these jobs ends."""
-        if self._dialect.tells_ends:
+        if self._dialect.notifies_ends:
             await self._runner.alone(results.await_ends, self._dialect, list(jobs))
 
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:

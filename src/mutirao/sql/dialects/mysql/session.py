@@ -1,7 +1,7 @@
-"""What a session of ours has set, whatever the server gives it, and what of it can be asked.
+"""The settings of our sessions, independent of the server's defaults, and their check.
 
-All of it is said before SQLAlchemy looks at the server, in two statements for each connection and
-none for a job. docs/mysql.md has the reasons, and what is left as it is.
+They are set before SQLAlchemy examines the server, by two statements for each connection and none
+for a job. docs/mysql.md has the reasons, and the settings that are left unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -78,12 +78,12 @@ _ECHO = "SELECT hex(CONVERT(%s USING utf8mb4)), %s LIMIT 1"
 
 
 def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Yield what a session of ours has otherwise than it was set: its name, and what was found."""
+    """Yield the settings of our session that differ from what was set: name and found value."""
     wanted = {**_LEVEL, **_BOTH, **_MARIADB, **_MYSQL, **_SHOWN}
     asking = _ASKING.format(", ".join("%s" for _ in wanted))
     if (limit := connection.exec_driver_sql(_LIMIT).scalar_one()) != UNLIMITED:
         yield "sql_select_limit", str(limit)
-        return  # else not all would be told
+        return  # else some would be cut off
     for name, found in connection.exec_driver_sql(asking, (*wanted,)):
         if _normal(found) != _normal(wanted[name.lower()]):
             yield name, found

@@ -1,6 +1,6 @@
 """Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for what they can.
 
-A peer that has gone without a word is noticed within half a minute: while nothing is sent, by
+A peer that has vanished silently is noticed within half a minute: while nothing is sent, by
 keepalives, and while something is under way, by the time that it stays unacknowledged. The
 defaults of most systems are two hours and a quarter of one.
 """
@@ -73,7 +73,7 @@ def _prepare(engine: Engine) -> None:
     """
     if engine.driver == "asyncpg":
         event.listen(engine, "connect", _limit)
-        event.listen(engine, "do_connect", _name_apart)
+        event.listen(engine, "do_connect", _use_own_class)
         dialect: Any = engine.dialect
         dialect.do_close = lambda connection: connection.driver_connection.terminate()
 
@@ -87,7 +87,7 @@ def _prepare(engine: Engine) -> None:
 
 
 def _iso_dates(connection: Any, record: object) -> None:
-    """Have dates told in the one style that psycopg reads; PgBouncer keeps it with us."""
+    """Set the one date style that psycopg reads; PgBouncer keeps it for our session."""
     driver = getattr(connection, "driver_connection", connection)
     if not (driver.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
         cursor = connection.cursor()
@@ -115,7 +115,9 @@ def _connect_as_ours(dialect: Any) -> None:
     )
 
 
-def _name_apart(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+def _use_own_class(
+    dialect: object, record: object, args: object, parameters: dict[str, Any]
+) -> None:
     from mutirao.sql.drivers.asyncpg import OwnConnection
 
     parameters["connection_class"] = OwnConnection

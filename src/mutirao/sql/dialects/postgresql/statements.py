@@ -81,7 +81,7 @@ RESCUE = "SELECT * FROM mutirao_rescue(%s, %s::timestamptz)"
 WAKE = "SELECT mutirao_wake()"
 WAKE_ALL = "SELECT pg_notify('mutirao', '')"
 
-TELL_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
+NOTIFY_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
 
 ROLL_UP = "SELECT mutirao_roll_up(%s::double precision * interval '1 second', %s::timestamptz)"
 COUNT_BACKLOG = "SELECT mutirao_count_backlog(%s::bigint, %s::timestamptz)"
