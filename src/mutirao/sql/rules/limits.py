@@ -1,8 +1,8 @@
 """Limits: count running jobs, park those for which there is no room, and release them later.
 
 `mutirao.model.limits.limits` decides; this module reads what it needs and writes what it decides.
-Times are in microseconds. Live rows are locked before counters, or without waiting. What a change
-of limits has left because others had those rows is in `limit_catch_up`.
+Times are in microseconds. Live rows are locked before counters, or without waiting. Jobs
+that a change of limits skipped, as others had locked them, are in `limit_catch_up`.
 """
 
 from collections import Counter as Tally
@@ -213,7 +213,7 @@ def free_slots(
 
 
 def give_back(words: Words, jobs: Collection[int], now: datetime | None) -> Query[tuple[Wake, ...]]:
-    """Let jobs go as `let_go` does, if anything is counted at all."""
+    """Release the slots of jobs as `let_go` does, if anything is counted at all."""
     if not jobs or not (yield from in_use()):
         return ()
     moment = yield from words.moment(now)
