@@ -54,12 +54,12 @@ SPREADS = {
     "sql/dialects/postgresql/dialect.py": 1,
     "sql/rules/claim.py": 1,
     "sql/rules/fairness.py": 1,
+    "sql/statements/bulk_fan_out.py": 3,
     "sql/statements/endpoints.py": 1,
     "sql/statements/held_deliveries.py": 1,
     "sql/statements/limits.py": 2,
     "sql/statements/ordering.py": 1,
     "sql/statements/records.py": 1,
-    "sql/statements/telling.py": 3,
     "sql/statements/unreadable_rows.py": 1,
     "sql/statements/webhooks.py": 1,
     "sql/statements/workers.py": 1,
@@ -126,7 +126,7 @@ SAME_SUBJECT = {
     "workers",
 }
 
-# Those of several subjects, which are to be told apart.
+# Those of several subjects, which have to be distinguished.
 TWO_SUBJECTS = {
     "base",
     "borrowing",
@@ -139,7 +139,6 @@ TWO_SUBJECTS = {
     "registration",
     "registry",
     "server",
-    "telling",
     "urls",
     "wire",
     "words",

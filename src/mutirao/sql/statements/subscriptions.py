@@ -126,8 +126,8 @@ def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
 def listed(conn: Connection) -> list[SubscriptionRecord]:
     """List the subscriptions by id. A single statement."""
     view, its = views.subscriptions, subscription.c
-    told = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
-    return [_to_record(row) for row in conn.execute(told)]
+    query = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
+    return [_to_record(row) for row in conn.execute(query)]
 
 
 def _to_record(row: Any) -> SubscriptionRecord:
@@ -226,7 +226,7 @@ def job_in(row: Any) -> NewJob:
 
 
 class _Options(msgspec.Struct):
-    """What the options of a subscription may say, and of which types."""
+    """The options that a subscription may have, and their types."""
 
     delay: float = 0.0
     max_attempts: int | None = None

@@ -237,7 +237,7 @@ class SqlRecords:
         for id, reason in found.items():
             log.error(
                 "subscription %s is disabled: %s. Then enable it (`mutirao subscriptions enable`);"
-                " `mutirao replay --missing` tells it what it has missed",
+                " `mutirao replay --missing` delivers what it has missed",
                 *(id, reason),
             )
         return bool(found)
