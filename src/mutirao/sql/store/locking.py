@@ -1,8 +1,8 @@
 """Bulk operations: one transaction, or one per job if others hold some of the rows.
 
-Where a caller locks live rows as its calls come, and not in one order at its commit, whoever holds
-some rows may not wait for others: the two would wait for each other. So all are locked without
-waiting, or each in a transaction of its own, in which one may wait. See ADR 36.
+Where callers lock live rows as their calls come, and not in one order at their commit, a
+transaction that holds some rows must not wait for others: that would be a deadlock. So all rows are
+locked without waiting, or each in a transaction of its own, which may wait. See ADR 36.
 """
 
 import logging
@@ -90,10 +90,10 @@ class RowLocking:
 
         async def one_by_one() -> list[int]:
             found = await self.runner.run(job_admin.matching_live, which)
-            told = [await self.insistent.run(body, replace(which, ids=(id,))) for id in found]
-            return [id for ids in told for id in ids]
+            batches = [await self.insistent.run(body, replace(which, ids=(id,))) for id in found]
+            return [id for ids in batches for id in ids]
 
-        return await self._together(lambda runner: runner.run(body, which), one_by_one)
+        return await self._in_batch(lambda runner: runner.run(body, which), one_by_one)
 
     async def claim(
         self,
@@ -103,7 +103,7 @@ class RowLocking:
     ) -> list[Claim]:
         """Claim up to `limit` jobs by as many transactions as it takes.
 
-        What was claimed is returned although a later one fails: nobody would run it.
+        Claimed jobs are returned although a later transaction fails: nobody else would run them.
         """
         claims = await some(limit)
         again = getattr(claims, "again", False)
@@ -167,9 +167,9 @@ class RowLocking:
 
         if len(some) <= 1:
             return await one_by_one()
-        return await self._together(lambda runner: runner.run(body, *parts(some)), one_by_one)
+        return await self._in_batch(lambda runner: runner.run(body, *parts(some)), one_by_one)
 
-    async def _together(
+    async def _in_batch(
         self, all: Callable[[Runner], Awaitable[T]], one_by_one: Callable[[], Awaitable[T]]
     ) -> T:
         if self.rules.waits_while_holding:
