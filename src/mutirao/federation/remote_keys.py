@@ -1,7 +1,7 @@
 """The keys that other servers publish: fetched through the guard, and kept for a while.
 
-A document says whose key it has; its owner's own document has to say so, too. Otherwise whoever may
-store a file on a server could speak for all actors of it.
+A document names the owner of its key; the owner's own document must name the key, too. Otherwise
+anybody who may store a file on a server could sign for all of its actors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TIMEOUTS = Timeouts(connect=5.0, first_byte=5.0, whole=WHOLE)
 
 @dataclass(frozen=True, slots=True)
 class _Had:
-    """What came of asking for a key, and when.
+    """The result of asking for a key, and when.
 
     `again` is when it was asked for last because a signature did not fit; a key that is kept
     outlives a failure.
@@ -59,7 +59,7 @@ class RemoteKeys:
 
     Parameters:
         guard: which URLs are fetched; as usual `https` at public addresses.
-        signer: signs the requests, for servers that tell nobody else.
+        signer: signs the requests, for servers that require it.
         kept_for: seconds for which a key is used without asking again.
         now: Unix seconds.
     """
