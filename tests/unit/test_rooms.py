@@ -64,7 +64,6 @@ SPREADS = {
     "sql/statements/webhooks.py": 1,
     "sql/statements/workers.py": 1,
     "sql/store/carried.py": 1,
-    "tasks/topics/subscribers.py": 1,
     "testing/inlining.py": 1,
     "transports/rabbitmq/__init__.py": 1,
     "transports/rabbitmq/consumer.py": 1,

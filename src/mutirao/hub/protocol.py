@@ -90,7 +90,7 @@ def line_of(said: ClientLine | HubLine) -> bytes:
     return _encoder.encode(said) + b"\n"
 
 
-def asked(line: bytes | bytearray) -> ClientLine:
+def read_client_line(line: bytes | bytearray) -> ClientLine:
     """Return what a client says in a line; raise ValueError if it is none of the protocol."""
     said: ClientLine = _read(_client_lines, line)
     return said

@@ -22,8 +22,8 @@ from mutirao.hub.protocol import (
     RefusedLine,
     Serves,
     WakeLine,
-    asked,
     line_of,
+    read_client_line,
 )
 
 log = logging.getLogger("mutirao")
@@ -238,7 +238,7 @@ class Client(asyncio.Protocol):
             self.drop(f"a line is longer than {MAX_LINE} bytes")
             return
         try:
-            said = asked(line)
+            said = read_client_line(line)
         except ValueError:
             self.drop("a line is none of the protocol")
             return

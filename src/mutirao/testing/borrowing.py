@@ -1,4 +1,4 @@
-"""The store on a connection of the caller's, inside the transaction that is open there."""
+"""A store on the caller's connection, inside the transaction that is open there."""
 
 from mutirao.errors import WrongState
 from mutirao.ports import Store

@@ -309,7 +309,7 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (
             lambda s, note: s.put("x", "loud", "a", key="a"),
             InvalidSubscription,
-            "and nobody to tell",
+            "and nobody gets that error",
         ),
         (
             lambda s, note: s.put("x", note, "a", limit=Limit(1, by="tenant")),
@@ -329,7 +329,7 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (
             lambda s, note: s.put("x", note, "a", key="k", on_conflict="error"),
             InvalidSubscription,
-            "and nobody to tell",
+            "and nobody gets that error",
         ),
         (
             lambda s, note: s.put("x", note, "a", key="k", on_conflict="keeep"),

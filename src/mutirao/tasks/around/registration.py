@@ -1,4 +1,4 @@
-"""What an application registers around its jobs: middleware, hooks and factories."""
+"""Registers code around an application's jobs: middleware, hooks and factories."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
