@@ -110,14 +110,14 @@ class TestRabbitEvents(EventsContract):
 
 async def test_what_was_dropped_is_noted(rabbit: RabbitServer) -> None:
     """With the next event, once a minute; whoever examines the broker later finds it."""
-    teller = RabbitMQ(rabbit.url(), prefix="noted", events=True)
-    await teller.declare([])
-    assert await teller.dropped() is None
+    publisher = RabbitMQ(rabbit.url(), prefix="noted", events=True)
+    await publisher.declare([])
+    assert await publisher.dropped() is None
     await publish_raw(rabbit, "noted-events", "dropped", b"not a note")
     for _ in range(2):
-        teller._drops.add(3)
-        teller.tell(event())
-        await teller.aclose()  # which tells what is left
+        publisher._drops.add(3)
+        publisher.tell(event())
+        await publisher.aclose()  # which tells what is left
     asking = RabbitMQ(rabbit.url(), prefix="noted", events=True)
 
     async def noted() -> bool:
@@ -350,11 +350,11 @@ async def test_a_consumer_that_leaves_while_it_looks(
     asked = asyncio.Event()
     look = consumer.RabbitConsumer._look
 
-    async def told(one: consumer.RabbitConsumer) -> tuple[int, int]:
+    async def looked(one: consumer.RabbitConsumer) -> tuple[int, int]:
         asked.set()
         return await look(one)
 
-    monkeypatch.setattr(consumer.RabbitConsumer, "_look", told)
+    monkeypatch.setattr(consumer.RabbitConsumer, "_look", looked)
     async with consuming(transport):
         await asked.wait()
         for _ in range(5):  # until the client has sent it

@@ -30,7 +30,7 @@ BEGINNINGS = [*(f"{each}://" for each in ("postgresql+psycopg", "amqp", "tcp", "
 BEGINNINGS += [" mysql+pymysql://"]
 
 
-def tells(said: str) -> bool:
+def shows_part(said: str) -> bool:
     """Whether a text has a part of a password."""
     return MARK in said.lower()
 
@@ -39,7 +39,7 @@ def tells(said: str) -> bool:
 def test_no_part_of_a_password_is_shown(beginning: str, user: str, password: str) -> None:
     """Whatever it holds, and whether or not there is a scheme, or a blank before it."""
     told = without_password(f"{beginning}{user}:{password}@host:1/shop?name=a")
-    assert not tells(told)
+    assert not shows_part(told)
     assert told.isprintable()
     assert told.endswith("@host:1/shop?name=a")
 
@@ -98,11 +98,11 @@ def test_whoever_reads_a_url(reader: str, beginning: str, password: str, query: 
         told = str(READERS[reader](url))
     except MutiraoError as error:
         told = str(error)
-    assert not tells(told)
+    assert not shows_part(told)
 
 
 def test_more_than_one_at() -> None:
-    """A password with an @ is refused before the driver tells its rest as a host."""
+    """A password with an @ is refused before the driver shows_part its rest as a host."""
     with pytest.raises(MutiraoError, match=r"more than one @ before its host; write @ .* as %40"):
         Mutirao("postgresql+psycopg://shop:p@ss@localhost/shop").store  # noqa: B018
     parsed, _ = parse_url("postgresql+psycopg://shop:p%40ss@localhost/shop")

@@ -86,8 +86,8 @@ def _of_mysql(part: str) -> Deadlock:
     return Deadlock(victim, statements, where=where, users=users[: len(statements)])
 
 
-def told(found: Iterable[Deadlock]) -> Iterator[str]:
-    """Yield who met whom, the most frequent first, and where the one that gave up was."""
+def described(found: Iterable[Deadlock]) -> Iterator[str]:
+    """Yield the pairs that met, the most frequent first, and where the one that gave up was."""
     found = list(found)
     places: dict[tuple[str, ...], Counter[str]] = {}
     for each in found:

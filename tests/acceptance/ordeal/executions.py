@@ -27,7 +27,7 @@ def without_attempt(connection: Connection, executions: Iterable[Execution]) -> 
     ahead = time() - monotonic()
     for group in some(each for each in executions if each.outcome is None):
         ids = {each.job for each in group}
-        _tell_outcomes(connection, group, ids, ahead)
+        _add_outcomes(connection, group, ids, ahead)
         held = _held(connection, ids)
         for each in group:
             if each.outcome is None and held.get(each.job) != each.run:
@@ -38,7 +38,7 @@ def without_attempt(connection: Connection, executions: Iterable[Execution]) -> 
                 )
 
 
-def _tell_outcomes(
+def _add_outcomes(
     connection: Connection, group: Iterable[Execution], ids: Iterable[int], ahead: float
 ) -> None:
     columns = attempt.c["job", "run", "outcome", "finished_at"]
