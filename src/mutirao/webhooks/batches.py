@@ -1,4 +1,4 @@
-"""Endpoints read, and attempts written, for many deliveries at once.
+"""Reads endpoints and writes attempts for many deliveries at once.
 
 Both batch the requests of deliveries that come while the database answers earlier ones: so no
 delivery holds a connection, and the number of statements does not grow with theirs. A delivered job

@@ -1,4 +1,4 @@
-"""The creation of a SQLAlchemy engine of ours: its pool and its options."""
+"""Creates our SQLAlchemy engines: their pools and their options."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Database work as steps without I/O, and the two functions that run them.
+"""Database calls without I/O: generators that yield statements, and the functions that run them.
 
 A body is a generator: it yields requests to the database and receives the rows. So it is written
 once, and runs on synchronous and asynchronous drivers alike. Errors are thrown into it, so that it

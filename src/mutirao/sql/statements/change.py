@@ -1,4 +1,4 @@
-"""New values for jobs that wait; the same on every database.
+"""Changes waiting jobs: queue, time, priority and others; the same on every database.
 
 A synchronous function of a SQLAlchemy `Connection` in a transaction; its contract is that of
 `mutirao.ports.Store.change`. The holder of a live row's lock may also write the job's row of

@@ -1,4 +1,4 @@
-"""Replays: deliveries of what was published before, a part at a time.
+"""Replays: delivers earlier publications to a subscription, a part at a time.
 
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """

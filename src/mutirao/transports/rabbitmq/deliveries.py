@@ -1,4 +1,4 @@
-"""Deliveries, taken from what a broker sends before aiormq reads it.
+"""Parses deliveries from the bytes of a broker before aiormq reads them, for speed.
 
 aiormq passes each frame through a stream, a queue and two coroutines, and starts a task for each
 message: more than half of the processor time that a worker took for a short job (docs/adr/0076). So

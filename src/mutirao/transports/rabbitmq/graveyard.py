@@ -1,4 +1,4 @@
-"""The dead messages of a queue: looked at, returned, dropped."""
+"""Reads, returns and drops the dead messages of a queue."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager

@@ -1,4 +1,4 @@
-"""URLs of brokers: what they may say, and how they are shown to people.
+"""Checks URLs of brokers, and shows them without their passwords.
 
 The client ignores parameters that it does not know, and takes 0 for a number that it cannot read: a
 typing error would switch heartbeats off. So parameters are checked here.

@@ -1,4 +1,4 @@
-"""How a message looks on the wire of AMQP, so that any program can publish one.
+"""The format of messages in AMQP: any program can publish one.
 
 `message_id` is its id, `type` the task, the body the JSON object of the arguments. The rest are
 headers, and are left out at their default values.

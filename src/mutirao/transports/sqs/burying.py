@@ -1,4 +1,4 @@
-"""The dead of a queue: messages in a queue of their own, with their cause as an attribute."""
+"""Dead messages: put into a queue of their own, with the cause as an attribute."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime

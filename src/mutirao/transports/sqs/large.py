@@ -1,4 +1,4 @@
-"""Arguments that are too large for a message: they are kept in S3, and the message says so.
+"""Stores arguments that are too large for a message in S3; the message refers to them.
 
 They are written before the message is sent, and deleted after the message is. A crash between the
 two leaves an object behind: a lifecycle rule of the bucket should delete objects older than

@@ -1,4 +1,4 @@
-"""The options of queues at SQS, and the clients of boto3 that go by them."""
+"""The options of queues at SQS, and the boto3 clients made by them."""
 
 from dataclasses import dataclass, field
 from typing import Any

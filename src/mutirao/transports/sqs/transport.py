@@ -1,4 +1,4 @@
-"""Amazon SQS as it carries the messages of some queues."""
+"""The transport for Amazon SQS: publishes, consumes, declares and compares queues."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
+"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
 
 import json
 from collections.abc import Collection, Sequence

@@ -1,4 +1,4 @@
-"""The INSERTs of graphs and of the inbox on MariaDB."""
+"""The INSERTs of graphs and of the inbox on MySQL and MariaDB."""
 
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements

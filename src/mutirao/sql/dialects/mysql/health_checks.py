@@ -1,4 +1,4 @@
-"""What `doctor` examines on MySQL and MariaDB: server, indexes, purging, retried transactions."""
+"""The checks of `doctor` on MySQL and MariaDB: server, indexes, purging, retried transactions."""
 
 from collections.abc import Iterator
 

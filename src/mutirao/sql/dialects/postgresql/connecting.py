@@ -1,4 +1,4 @@
-"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for what they can.
+"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for a part.
 
 A peer that has vanished silently is noticed within half a minute: while nothing is sent, by
 keepalives, and while something is under way, by the time that it stays unacknowledged. The

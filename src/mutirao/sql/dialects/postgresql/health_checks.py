@@ -1,4 +1,4 @@
-"""What `doctor` examines on PostgreSQL: indexes, plans, dead rows and what keeps them, sessions."""
+"""The checks of `doctor` on PostgreSQL: indexes, plans, dead rows and their causes, sessions."""
 
 from collections.abc import Iterator
 

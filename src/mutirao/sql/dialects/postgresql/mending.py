@@ -1,4 +1,4 @@
-"""Tables of PostgreSQL that are given another definition, compared as the catalogue shows them.
+"""Repairs definitions of tables on PostgreSQL, compared as the catalogue shows them.
 
 The result of a statement is examined in a temporary table, which is dropped at once. Functions are
 compared by their text.

@@ -1,4 +1,4 @@
-"""Tables of SQLite that are made again: with another definition, and all that is in them.
+"""Repairs definitions of tables on SQLite: creates a table again, with all of its rows.
 
 SQLite alters little of a table. What its documentation advises instead, a new one that takes the
 old one's name, would leave quotes in the definition, and change what applications' own foreign keys
