@@ -50,7 +50,7 @@ AT_ONCE = 4  # requests to a host
 KEPT_FOR = timedelta(days=7)  # what came of deliveries
 CONTENT_TYPE = 'application/ld+json; profile="https://www.w3.org/ns/activitystreams"'
 _IN_ORDER = Supersede(by="sender", rules={})
-# What waits for a host waits for 30 days; what fails in our own code is given up before.
+# A delivery waits for its host for 30 days; a failure of our own code is given up before.
 _PATIENT = RetryPolicy(1_000_000, lambda n, _: 60.0)
 _RETRY = Retry.exponential(12, base=10.0, by_type={Retry: _PATIENT})
 # Not the application's usual one: an activity that is not sent is lost, and nothing but its probe
@@ -233,8 +233,7 @@ class Federation:
     def start(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
         """Start a worker of the federation's queue in a thread, once; return it.
 
-        Whoever starts it again, in the same process, gets the one that runs. A forked child starts
-        its own.
+        A second start in the same process returns the running one. A forked child starts its own.
 
         Parameters:
             settings: the fields of `WorkerSettings`; `queues` is the federation's unless given.

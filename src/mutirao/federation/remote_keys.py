@@ -52,10 +52,10 @@ class _Had:
 class RemoteKeys:
     """The public keys of other servers; one for a process, used from any event loop and thread.
 
-    Whoever sends a request chooses what is fetched: so only what the guard admits, in ten seconds,
-    256 kB at most, once for all who want it at the same time, and again only after a minute if it
-    failed. A document counts only if it is served as one of ActivityStreams, and a key only if its
-    owner's own document names it.
+    The sender of a request chooses the URL: so only URLs that the guard admits are fetched, in ten
+    seconds, 256 kB at most, once for all who want it at the same time, and again only after a
+    minute if it failed. A document counts only if it is served as one of ActivityStreams, and a key
+    only if its owner's own document names it.
 
     Parameters:
         guard: which URLs are fetched; as usual `https` at public addresses.
@@ -121,7 +121,7 @@ class RemoteKeys:
     def _remember(self, id: str, found: _Had) -> None:
         with self._lock:
             had = self._had.pop(id, None)
-            # Whoever sends a wrong signature does not make others wait: the key that is kept stays.
+            # A wrong signature does not make others wait: the key that is kept stays.
             if found.key is None and had and had.key and found.at - had.at < self._kept_for:
                 found = replace(had, again=found.again)
             self._had[id] = found

@@ -97,7 +97,7 @@ class Hub:
         for client in [*self._clients]:
             client.close()
 
-    # What clients call
+    # Called by clients
 
     def enter(self, client: "Client") -> None:
         """Record a connection."""

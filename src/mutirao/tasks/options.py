@@ -320,7 +320,7 @@ def _number_of(version: Version) -> float:
 class ChangeTerms(TypedDict, total=False):
     """The new values of `app.change(…)`, with their texts on the command line.
 
-    What is left out stays as it is.
+    Options that are left out stay unchanged.
 
     Parameters:
         priority: smaller priorities run first; -32768 to 32767.

@@ -246,8 +246,8 @@ class Task(Probed, OtherWords, Generic[P, R]):
     def decide(self) -> bool:
         """Check what is known when the task is registered; return whether that is all of it.
 
-        What it leaves is a parameter that a factory may provide, and an annotation that may name
-        what is defined further down.
+        It leaves parameters that a factory may provide, and annotations that may name types which
+        are defined further down.
 
         Raises:
             InvalidTask: its jobs could not run, whatever comes.

@@ -188,7 +188,7 @@ class _Bench:
                     self._bound(claims, limit)
                     await self._run(claims)
                 except BaseException:
-                    # Who signs off gives back what was due: not what was claimed ahead of its time.
+                    # Signing off gives back due jobs: not those claimed ahead of their time.
                     await self._store.release([(claim.id, claim.run) for claim in claims])
                     raise
             return self._counts

@@ -17,7 +17,7 @@ from mutirao.model.brokers.foreign import Decode, Decoded, ForeignMessage
 __all__ = ["Decode", "Decoded", "ForeignMessage", "celery", "json_arguments", "kombu"]
 
 JSON_TYPES = (None, "application/json", "text/json")
-# What Kombu writes as {"__type__": …, "__value__": …}, as JSON has no such values.
+# The types that Kombu writes as {"__type__": …, "__value__": …}, as JSON has no such values.
 _KOMBU: Mapping[str, Any] = {
     "bytes": str.encode,
     "base64": b64decode,

@@ -83,7 +83,7 @@ class AttemptWriter:
         self._store, self._terms = store, terms
         self._lock = asyncio.Lock()
         self._batch: list[Made] = []
-        # What the batch waits for: that it is large enough. None: the next attempt begins another.
+        # Set once the batch is large enough. None: the next attempt begins another batch.
         self._gathering: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._going_on = 0

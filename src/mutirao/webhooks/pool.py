@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpcore2
 
 Connection = httpcore2.AsyncHTTPConnection
-# What is raised if the other side closes a connection at the moment of its next request.
+# Errors when the other side closes a connection at the moment of its next request.
 _CLOSED = (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError)
 Place = tuple[bytes, bytes, int]  # scheme, host, port
 # By one connection of HTTP/2. nginx ends one after a thousand, and h2 then reads no answer that is

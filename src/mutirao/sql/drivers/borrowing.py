@@ -120,7 +120,7 @@ class Borrowed:
 def _second_psycopg(raw: Any, arguments: Mapping[str, Any]) -> Any:
     """Return another `psycopg.Connection` over the same session.
 
-    What the caller has set on theirs (how rows, dates and JSON are read) is not for ours.
+    The caller's settings of cursors (how rows, dates and JSON are read) do not apply to ours.
     """
     from psycopg import Connection
     from psycopg.adapt import AdaptersMap

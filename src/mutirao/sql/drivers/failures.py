@@ -302,8 +302,8 @@ def is_no_text(error: BaseException) -> bool:
     return judge(error) is _NO_TEXT
 
 
-# What PostgreSQL says when it ends a session: in place of an answer, it has undone what was asked.
-# And of a statement that was prepared in another session, which it cannot do.
+# Codes of PostgreSQL when it ends a session in place of an answer, with the request undone; and for
+# a statement that was prepared in another session.
 _ENDED = ("57P01", "57P05", "26000")
 
 

@@ -136,7 +136,7 @@ class _Lent(NamedTuple):
     complete: Callable[[Connection, Query[set[int]]], set[int]] = _step_by_step
 
 
-# What the drivers and SQLAlchemy do themselves before the first statement that passes them.
+# Each driver's own way to begin, as it or SQLAlchemy does before the first statement through them.
 def _begin_psycopg(conn: Connection) -> None:
     driver: Any = conn.connection.driver_connection
     begun = driver.wait(driver._start_query())

@@ -48,7 +48,7 @@ class OwnConnection(Lendable, sqlite3.Connection):
         finally:
             self.take_back()
 
-    # What follows is all that statements come through: sqlite3's own `execute` asks for no cursor.
+    # All statements come through these methods: sqlite3's own `execute` asks for no cursor.
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor, in the transaction."""
         self._prepare()

@@ -64,7 +64,7 @@ _TAKE = """
 UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
-# What a claim asks first, where rows are locked: the time, whether the worker is there, the limits.
+# The first query of a claim, where rows are locked: the time, the worker's row, the limits.
 _OPENING = f"""
 SELECT {{}}, EXISTS (SELECT 1 FROM mutirao_worker WHERE id = ?), {limits.TERMS}
 FROM (SELECT 1) AS one LEFT JOIN mutirao_limit m ON true

@@ -35,7 +35,7 @@ ORDER BY run_at, id LIMIT ?
 
 @dataclass(slots=True)
 class Turns:
-    """Whose turn came last in each lane of fair jobs."""
+    """The last turn in each lane of fair jobs."""
 
     words: Words
     asked: dict[str, Reply]

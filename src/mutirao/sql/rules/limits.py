@@ -60,7 +60,7 @@ _WAITED_FOR = "SELECT DISTINCT counter FROM mutirao_parked WHERE "
 _CLOSE = """
 UPDATE mutirao_counter SET name = ?, running = 0, probe_at = NULL, touched_at = 0 WHERE id = ?
 """
-# Whoever was sent ahead may have been cancelled, and have been the last.
+# The job that was sent ahead may have been cancelled, and have been the last.
 _AWAITED = (
     "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
 )

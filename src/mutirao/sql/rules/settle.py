@@ -97,7 +97,7 @@ def hold(words: Words, jobs: Collection[int]) -> Query[None]:
     if not words.locks or not jobs:
         return
     held = set[int]()
-    # What came to wait between a look and the lock is found by another look.
+    # Jobs that came to wait between a read and the lock are found by another read.
     while new := {*jobs, *(yield from _linked(words, jobs))} - held:
         held |= new
         yield from words.hold_jobs(held, now=len(jobs) > 1)

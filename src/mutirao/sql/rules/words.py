@@ -202,7 +202,7 @@ class Words(ABC):
     def hold_some(self, jobs: Collection[int]) -> Query[set[int]]:
         """Lock live rows, of jobs that run, too; return those that are locked.
 
-        Whoever has them is waited for only where nobody waits in a circle for that.
+        It waits for locked rows only where that cannot make a deadlock.
         """
         if not self.locks or not jobs:
             return set(jobs)

@@ -199,7 +199,7 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
     return row | {name: _json(row[name]) for name in _JSON}
 
 
-# What a row means that somebody has changed by hand.
+# Errors of a row that somebody has changed by hand.
 _BY_HAND = (MutiraoError, row_json.UnreadableRow, TypeError, ValueError, AttributeError)
 
 

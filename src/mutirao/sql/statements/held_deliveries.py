@@ -18,7 +18,7 @@ from mutirao.sql.schema.tables import counter, delivery, live, parked
 def sort(conn: Connection, dialect: Dialect, kind: str, key: str) -> None:
     """Put what is held for an endpoint, or by the breaker of a host, into its order.
 
-    Whoever does so keeps claims out, and lets it out in this transaction.
+    The caller keeps claims out, and releases them in this transaction.
     """
     counters = conn.scalars(select(counter.c.id).where(_holding(kind, key))).all()
     mine = (dialect.among(parked.c.counter, list(counters)), parked.c.late.is_(False))

@@ -56,7 +56,7 @@ def put(
 ) -> None:
     """Write subscriptions: those that a worker has in its code, or those that were asked for.
 
-    What the code declares has no limits of its own; those that were asked for stay.
+    Subscriptions in code have no limits of their own; those set at run time stay.
     """
     had = _limits_of(conn, dialect, [each.id for each in asked])
     if worker is None:
@@ -92,7 +92,7 @@ def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, 
     code = {"origin": str(SubscriptionOrigin.CODE)}
     if row.declared != asked["declared"]:
         return asked | {"changed_at": moment} | code
-    # What was changed at run time stays until the code says something else.
+    # A change at run time stays until the code has something else.
     return {name: asked[name] for name in ("declared_at", "declared_by")} | code
 
 

@@ -29,7 +29,7 @@ from mutirao.sql.statements.schedules import (
     with_last,
 )
 
-# What a tick changes.
+# The columns that a tick changes.
 _MOVES = (
     "paused", "reason", "awaiting", "next_at", "last_tick", "last_job", "runs", "skipped",
     "changed_at",

@@ -163,7 +163,7 @@ class AnnouncingStore(SqlStore):
         self._announce_graph(plan, conn)
         return ids
 
-    # What makes jobs ready
+    # Calls that make jobs ready
 
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None

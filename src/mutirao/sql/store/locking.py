@@ -51,7 +51,7 @@ class Applying:
     async def _patiently(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule that may take long. A single statement is in no transaction of ours.
 
-        Whoever prunes would wait for a machine that is paused within one.
+        Pruning would wait for a machine that is paused within one.
         """
         if self._rules.in_transaction:
             return await self._patient.run(applied, rule, *args, **kwargs)

@@ -64,7 +64,7 @@ class HookRegistry:
         it yields, once, and tears it down after the handler, however that has ended; the
         handler's error is raised at the yield, and cannot be swallowed. Parameters of a factory
         are provided as well, or annotated `Job`. Asynchronous factories are for coroutines only.
-        What a factory raises fails the attempt.
+        An error of a factory fails the attempt.
 
         Raises:
             ConfigurationError: the annotations do not say what it provides and takes, another

@@ -82,7 +82,7 @@ class PutTerms(SubscriptionTerms, total=False):
             says.
         retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of which
             there is one more: `[5, 60, 3600]`; none for one attempt. Unless given the subscriber's.
-            What that says of certain errors (`only`, `never`, `by_type`) it says of these, too.
+            Its terms for certain errors (`only`, `never`, `by_type`) apply to these, too.
     """
 
     limit: Limit | Iterable[Limit]

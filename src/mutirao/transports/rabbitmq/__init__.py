@@ -78,8 +78,8 @@ class RabbitOptions:
 class RabbitMQ:
     """A RabbitMQ broker, for `Mutirao(transports={"mail": RabbitMQ("amqp://…")})`.
 
-    What is None is said by MUTIRAO_RABBITMQ_URL and so on, which are read when a queue is first
-    used; unless they say it, it is what docs/rabbitmq.md has as usual.
+    An option that is None comes from MUTIRAO_RABBITMQ_URL and so on, which are read when a queue is
+    first used; without these it has the default of docs/rabbitmq.md.
 
     Parameters:
         url: `amqp://user:password@host:port/vhost`, or `amqps://` for TLS.
@@ -290,7 +290,7 @@ class RabbitMQ:
         if publisher is None:
             publisher = EventPublisher(self._here(), self._topology, self._drops)
             self._publishers[loop] = publisher
-        publisher.tell(event)
+        publisher.add(event)
 
     @asynccontextmanager
     async def listen(

@@ -28,7 +28,7 @@ AROUND = HEAD.size + 1  # bytes of a frame beside its payload: the head, and an 
 METHOD, HEADER, BODY, HEARTBEAT = KINDS = 1, 2, 3, 8
 FRAME_END = 0xCE
 DELIVER = Basic.Deliver.index.to_bytes(4)
-# What else a message follows: one that was got, or that no queue has taken.
+# The other methods that a message follows: it was got, or returned as no queue has taken it.
 CONTENT = (DELIVER, Basic.GetOk.index.to_bytes(4), Basic.Return.index.to_bytes(4))
 BEFORE = 12  # bytes of a frame before the properties: the class, the weight and the size
 # aiormq closes a connection on which it reads nothing, and brokers send no heartbeats while there

@@ -50,8 +50,8 @@ class EventPublisher:
         self._publishing: asyncio.Task[None] | None = None
         self._note_at = 0.0
 
-    def tell(self, event: JobEvent) -> None:
-        """Publish an event soon."""
+    def add(self, event: JobEvent) -> None:
+        """Add an event that is published soon."""
         self._waiting.add(event)
         if self._publishing is None or self._publishing.done():
             loop = asyncio.get_running_loop()
@@ -74,7 +74,7 @@ class EventPublisher:
                     sent = await self._send()
             except TimeoutError:
                 sent = False
-                await self._links.drop("tells")  # with what it has not taken
+                await self._links.drop("events")  # with what it has not taken
             if not sent:
                 await asyncio.sleep(AGAIN_AFTER)
 
@@ -109,7 +109,7 @@ class EventPublisher:
 
     async def _publish(self, bundle: Bundle) -> None:
         if self._channel is None or self._channel.is_closed:
-            self._channel = await self._links.opened("tells", confirms=False)
+            self._channel = await self._links.opened("events", confirms=False)
             # Without confirms nothing else says that it is missing.
             await self._channel.exchange_declare(self._exchange, passive=True, timeout=CALL_LIMIT)
         headers: Any = {PUBLISHER: self._publisher, FIRST: bundle.first}

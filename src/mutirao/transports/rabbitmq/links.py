@@ -49,7 +49,7 @@ UNKNOWN_VERSION = (99, 0)  # what says none is taken for the newest
 LARGE = 1 << 20  # bytes of a body that must not be left behind in memory
 DECLARE = "make what is missing with `mutirao transports declare`"
 
-# What the client raises: `raise_if_other` lets through what is not its own.
+# Errors of the client: `raise_if_other` raises the others.
 FAILURES = (Exception, asyncio.CancelledError)
 _OF_THE_CLIENT = (
     AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, ChannelInvalidStateError,

@@ -30,8 +30,8 @@ def delivery_of(topology: Topology, queue: str, message: Arrived) -> Delivery | 
 def foreign_delivery(topology: Topology, queue: str, message: Arrived) -> Delivery | Parcel:
     """Return what came from a queue of other programs, or how it is moved to ours.
 
-    What has been delivered before by a queue that does not count is moved to ours, which does: a
-    message that ends its workers would come for ever.
+    A message that was delivered before by a queue without a delivery count is moved to ours, which
+    has one: otherwise a message that ends its workers would come for ever.
     """
     try:
         headers = message.properties.headers or {}

@@ -142,8 +142,8 @@ async def put_token(links: Links, topology: Topology, schedule: str, body: bytes
 async def token_of(links: Links, topology: Topology, schedule: str) -> bytes | None:
     """Return the token of a schedule; see `KeepsSchedules.token_of`.
 
-    Who asks stands in line as well: so it is handed what nobody else is, which goes back when the
-    channel is closed.
+    The caller stands in line as well: so it gets a token that nobody else holds, which goes back
+    when the channel is closed.
     """
     name = f"{topology.schedules}.{uuid4().hex}"
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

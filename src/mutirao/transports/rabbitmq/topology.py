@@ -71,13 +71,13 @@ class Topology:
     Parameters:
         limit: deliveries after which the broker itself gives a message up.
         source: the queue of other programs that is consumed as well; None: none.
-        tells: whether job events are published.
+        has_events: whether job events are published.
     """
 
     prefix: str
     limit: int
     source: str | None = None
-    tells: bool = False
+    has_events: bool = False
 
     def queue(self, queue: str) -> str:
         """Return the broker's name of a queue.
@@ -134,7 +134,7 @@ class Topology:
                 "x-message-ttl": int(each * 1000),
                 "x-dead-letter-exchange": self.prefix,
             }
-        if self.tells:
+        if self.has_events:
             found[self.events] = _NOTES
         for name in queues:
             found[self.queue(name)] = {
@@ -168,9 +168,10 @@ class Topology:
         """Return the bindings: queue, exchange, key."""
         delays = [(self.delay(each), self.delay(each), "") for each in PERIODS]
         works = [(self.queue(each), self.prefix, each) for each in queues]
-        if self.tells:
+        if self.has_events:
             works.append((self.events, self.events, DROPPED))
-        # What the broker gives up keeps its key: the queue's name there, if it was published to it.
+        # A message that the broker gives up keeps its key: the queue's name, if it was published to
+        # it.
         dead = [
             (self.dead(each), self.dead_exchange, key)
             for each in queues

@@ -53,7 +53,7 @@ def cause_as_text(cause: Cause) -> str:
 def walk(calls: SqsCalls, queue: SqsQueue, name: str, see: Callable[[Found], bool]) -> None:
     """Show each dead message once, as far as `see` returns True; then they are visible again.
 
-    What was deleted meanwhile stays deleted. `name`: Mutirão's, of the queue they came from.
+    Messages deleted meanwhile stay deleted. `name`: Mutirão's, of the queue they came from.
     """
     seen: set[str] = set()
     held: list[str] = []

@@ -123,8 +123,8 @@ class SqsConsumer:
     def _hold_all(self, found: list[dict[str, Any]], now: float) -> list[Lease]:
         """Return leases of what was received and is to be worked on now.
 
-        What cannot be had from S3 now comes again when its time is over, and so does what is behind
-        it in its group.
+        A message whose arguments cannot be read from S3 now comes again when its visibility ends,
+        and so do those behind it in its group.
         """
         new, left = list[Lease](), dict[str, TransportUnavailable]()
         for raw in found:

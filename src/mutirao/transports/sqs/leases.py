@@ -129,7 +129,7 @@ class LeaseHeartbeat:
     def drop(self, leases: Collection[Lease]) -> None:
         """Extend these no more; returns when no extension of them is under way.
 
-        What is asked of SQS after that is the last word.
+        The next request to SQS about them is then the last one.
         """
         with self._changed:
             self._leases.difference_update(leases)

@@ -47,8 +47,8 @@ TENANT = "tenant"  # the header with whose job it is
 class SQS:
     """Queues at Amazon SQS.
 
-    What is None is said by MUTIRAO_SQS_NAME and so on, which are read when a queue is first used;
-    unless they say it, it is what docs/sqs.md has as usual.
+    An option that is None comes from MUTIRAO_SQS_NAME and so on, which are read when a queue is
+    first used; without these it has the default of docs/sqs.md.
 
     Parameters:
         name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
@@ -369,7 +369,7 @@ class SQS:
 
 
 class _Parts:
-    """What a transport has while it is open."""
+    """The clients and threads of an open transport."""
 
     def __init__(self, transport: SQS) -> None:
         options, timing = transport._options, transport._timing

@@ -37,7 +37,7 @@ GRAPH_STATEMENTS = GraphStatements(
 )
 
 
-# What a transaction has written itself it reads whatever its isolation level.
+# A transaction reads its own writes at any isolation level.
 INBOX_STATEMENTS = InboxStatements(
     write="""
 INSERT INTO mutirao_inbox (consumer, message) VALUES (?, ?)

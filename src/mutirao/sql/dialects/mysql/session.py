@@ -15,7 +15,7 @@ UNLIMITED = 2**64 - 1
 _UTF8 = "utf8"  # Python's name
 STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
 
-# What decides which rows a statement may read and change. By the names that both servers know.
+# Settings that decide which rows a statement may read and change, by names that both servers know.
 ROWS: Mapping[str, int] = {
     "sql_select_limit": UNLIMITED,
     "sql_safe_updates": 0,
@@ -58,8 +58,8 @@ SETTING = (
     f" /*M! , {_set(_MARIADB)} */ /*!80000 , {_set(_MYSQL)} */, NAMES utf8mb4",
 )
 
-# What is asked again: where something between us and the server, or the application's engine, has
-# changed what was said, or the server was not free to do it.
+# Settings that are checked: a proxy, or the application's engine, may have changed them, or the
+# server could not apply them.
 _LIMIT = "SELECT @@sql_select_limit LIMIT 1"
 _ASKING = "SHOW SESSION VARIABLES WHERE Variable_name IN ({})"
 # Some have one name on MySQL and another one on MariaDB; who has both, has them in both.

@@ -19,13 +19,13 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
 LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 
-# What stands in /*M! … */ is read by MariaDB only. Where an INSERT returns nothing, its numbers
+# Only MariaDB reads the text in /*M! … */. Where an INSERT returns nothing, its numbers
 # follow each other: InnoDB reserves those of a statement whose rows are counted beforehand at once.
 _RETURNING = " /*M! RETURNING id */"
 _LAST = "SELECT last_insert_id()"
 _FIRST = f"{_LAST}, @@auto_increment_increment"
 _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
-# Whoever writes an attempt that has ended long ago shares this lock until it commits.
+# A transaction that writes an attempt which ended long ago shares this lock until it commits.
 _LATE = f"{_LOCK}'hours' LOCK IN SHARE MODE"
 _NOBODY_LATE = f"{_LOCK}'hours' FOR UPDATE SKIP LOCKED"
 # Waits for those that wrote one in time, and have not committed yet.
@@ -93,7 +93,7 @@ _FREE = f"""
 DELETE s FROM {_PAIRS}
 STRAIGHT_JOIN mutirao_slot s FORCE INDEX (PRIMARY) ON s.job = pairs.a AND s.counter = pairs.b
 """
-# What the rows have to hold that take the place of none.
+# Values of the rows that are put where there is none.
 _ZEROS = {"mutirao_supersede_wait": ("after",)}
 
 

@@ -173,7 +173,7 @@ def _one(job: NewJob) -> Execute:
 def _written(job: NewJob) -> tuple[str, Row, Row]:
     """Return the statement for a job, and what is bound before its arguments and after them.
 
-    What is not the function's default is passed by name: most jobs have three facts of fourteen.
+    Values other than the function's defaults are passed by name: most jobs have three of fourteen.
     """
     row = _asked(job)
     given = tuple(map(ne, row, _DEFAULTS))

@@ -54,7 +54,7 @@ SELECT written, settled, {_CALLED} FROM mutirao_delivered(
 )
 """  # noqa: S608 (constants)
 
-# What must not be committed raises, so the COMMIT may travel with it.
+# It raises an error if it must not be committed, so the COMMIT may travel with it.
 COMPLETE = "SELECT mutirao_complete(%s, %s, %s)"
 
 FAN_OUT = "SELECT done, last FROM mutirao_fan_out(%s, %s, %s, %s::text[], %s::text, %s)"

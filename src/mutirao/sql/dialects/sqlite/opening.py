@@ -50,7 +50,7 @@ class _Opening:
 
 
 async def _opened(database: str, **arguments: Any) -> Connection:
-    # Whoever gives it up closes it in a thread that is not the one that opened it.
+    # A cancelled caller closes it in another thread than the one that opened it.
     arguments["check_same_thread"] = False
     opening = _Opening(partial(sqlite3.connect, database, **arguments))
     connection = Connection(opening.connect, _ROWS_AT_ONCE)
