@@ -34,19 +34,22 @@ class Due(NamedTuple):
 class Words(ABC):
     """The SQL of one kind of database.
 
-    `locks`: whether rows have to be locked before they are looked at. Else a transaction keeps all
-    other writers out, from its beginning on. `hold`, `hold_free`: end a SELECT that locks its rows
-    until the transaction ends; the second skips rows that are locked. `hold_now`: ends one that
-    fails where a row is locked; None: it waits. `by_key`: stands after a table of which rows are
-    changed by a list of ids, if the planner must be forced to use its primary key. `by_lane`:
-    stands after `mutirao_live` where due jobs are locked, if the planner must be forced to read
-    them in their order, and no others. `forever`: stands for infinity, where a column of numbers
-    has none. `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the
-    condition that it takes one, as the index of turns has it. `placed`: the condition that a row
-    `j` of `mutirao_job` has, or had, its row of `mutirao_live`. `clock`: the server's clock, as an
-    expression for what is asked with it; None: this process's. `parks_unjudged`: whatever is
-    inserted under a supersede rule is parked until the rule is asked, as the database does not know
-    what has asked it.
+    `locks`: whether rows have to be locked before they are read. Otherwise a transaction keeps all
+    other writers out, from its beginning on.
+    `hold`, `hold_free`: end a SELECT that locks its rows until the transaction ends; the second
+    skips rows that are locked.
+    `hold_now`: ends one that fails where a row is locked; None: it waits.
+    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner
+    must be forced to use its primary key.
+    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner must be
+    forced to read them in their order, and no others.
+    `forever`: stands for infinity, where a column of numbers has none.
+    `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
+    that it takes one, as the index of turns has it.
+    `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
+    `clock`: the server's clock, as an expression for what is asked with it; None: this process's.
+    `parks_unjudged`: jobs inserted under a supersede rule are parked until the rule is asked, as
+    the database does not know whether it was.
     """
 
     locks: ClassVar[bool] = False
