@@ -46,8 +46,8 @@ class Probed:
 
         The attempt goes on when the handler has returned. The probe is called with the `Job` and
         what the handler returned, at once and then every so many seconds (or a `timedelta`), and
-        returns a `Work`, or its text: "running", "done" or "failed". A timeout or a
-        shutdown ends the attempt, and does not end the work.
+        returns a `Work`, or its text: "running", "done" or "failed". A timeout or a shutdown ends
+        the attempt, and does not end the work.
 
         Raises:
             InvalidTask: the task has a probe or `process=True`, or this cannot be one.

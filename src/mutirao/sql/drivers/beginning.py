@@ -1,8 +1,8 @@
 """psycopg's connections for transactions of ours: BEGIN is sent with the first statement.
 
-psycopg sends it alone, and waits for its answer: one round trip of four for a handler that
-writes one row. In libpq's pipeline mode it takes none. Whatever else is done with the connection
-first (`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
+psycopg sends it alone, and waits for its answer: one round trip of four for a handler that writes
+one row. In libpq's pipeline mode it takes none. Whatever else is done with the connection first
+(`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
 """
 
 from typing import Any, cast

@@ -1,8 +1,8 @@
 """Limits: count running jobs, park those for which there is no room, and release them later.
 
 `mutirao.model.limits.limits` decides; this module reads what it needs and writes what it decides.
-Times are in microseconds. Live rows are locked before counters, or without waiting. Jobs
-that a change of limits skipped, as others had locked them, are in `limit_catch_up`.
+Times are in microseconds. Live rows are locked before counters, or without waiting. Jobs that a
+change of limits skipped, as others had locked them, are in `limit_catch_up`.
 """
 
 from collections import Counter as Tally

@@ -1,7 +1,7 @@
 """Disables subscriptions of which no delivery can be made: somebody has changed their rows.
 
-So the others get their deliveries. Nothing is queried unless a fan-out has failed.
-Synchronous functions of a SQLAlchemy `Connection` in a transaction.
+So the others get their deliveries. Nothing is queried unless a fan-out has failed. Synchronous
+functions of a SQLAlchemy `Connection` in a transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,8 +1,8 @@
 """Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for a part.
 
 A peer that has vanished silently is noticed within half a minute: while nothing is sent, by
-keepalives, and while something is under way, by the time that it stays unacknowledged. The
-defaults of most systems are two hours and a quarter of one.
+keepalives, and while something is under way, by the time that it stays unacknowledged. The defaults
+of most systems are two hours and a quarter of one.
 """
 
 import socket
