@@ -45,8 +45,8 @@ def _add_outcomes(
     rows = connection.execute(select(*columns).where(attempt.c.job.in_(ids)))
     found = {(job, run): (outcome, at) for job, run, outcome, at in rows}
     for each in group:
-        if (told := found.get((each.job, each.run))) is not None:
-            each.outcome, each.settled = OutcomeKind(told[0]), told[1].timestamp() - ahead
+        if (seen := found.get((each.job, each.run))) is not None:
+            each.outcome, each.settled = OutcomeKind(seen[0]), seen[1].timestamp() - ahead
 
 
 def _held(connection: Connection, ids: Iterable[int]) -> Mapping[int, int]:
@@ -75,8 +75,8 @@ def keys_out_of_turn(executions: Iterable[Execution], *, trusted: bool) -> Wrong
         kept = (each for each in found if each.outcome is not OutcomeKind.LOST)
         for first, then in pairwise(sorted(kept, key=lambda each: each.began)):
             if then.job < first.job:
-                told = f"job {then.job} of the key {key!r} began after job {first.job}"
-                yield ("turn", then.job, first.job), told
+                text = f"job {then.job} of the key {key!r} began after job {first.job}"
+                yield ("turn", then.job, first.job), text
 
 
 def run_again(executions: Iterable[Execution]) -> Wrong:

@@ -115,8 +115,8 @@ async def test_who_does_not_read(caplog: pytest.LogCaptureFixture) -> None:
                         pass
 
                 async def flooded() -> bool:
-                    async with said(place, HELLO, burst) as told:
-                        await told.readline()
+                    async with said(place, HELLO, burst) as entered:
+                        await entered.readline()
                     return bool(complaints(caplog))
 
                 reading = asyncio.create_task(read())
