@@ -52,7 +52,7 @@ WELL = Count(
 
 
 @pytest.mark.parametrize(
-    ("told", "flaw"),
+    ("expected", "flaw"),
     [
         ({}, None),
         ({"times": {0: 1, 2: 1}}, "1 messages of inbox have no effect: [1]"),
@@ -63,9 +63,9 @@ WELL = Count(
         ({"left": {"chaos-dead.inbox": 1}}, "1 messages of inbox are left in chaos-dead.inbox"),
     ],
 )
-def test_what_became_of_messages(told: Mapping[str, Any], flaw: str | None) -> None:
+def test_what_became_of_messages(expected: Mapping[str, Any], flaw: str | None) -> None:
     """What is lost, repeated, made up or left behind is found; repetitions without an inbox not."""
-    assert list(replace(WELL, **told).flaws()) == ([] if flaw is None else [flaw])
+    assert list(replace(WELL, **expected).flaws()) == ([] if flaw is None else [flaw])
 
 
 def test_repetitions_are_counted() -> None:

@@ -22,7 +22,7 @@ def whole(document: int) -> tuple[int, int, float]:
 
 
 @pytest.mark.parametrize(
-    ("changes", "stopped", "told"),
+    ("changes", "stopped", "expected"),
     [
         ({}, 4, []),
         ({3: []}, 4, ["1 documents were never published, the first is 3"]),
@@ -33,9 +33,9 @@ def whole(document: int) -> tuple[int, int, float]:
     ],
 )
 def test_a_broken_promise_is_told(
-    changes: dict[int, list[tuple[int, int, float]]], stopped: int, told: list[str]
+    changes: dict[int, list[tuple[int, int, float]]], stopped: int, expected: list[str]
 ) -> None:
     """The verdict sees what is missing, double, in part, too early, or was not stopped."""
     published = [each for id in range(1, 13) for each in changes.get(id, [whole(id)])]
     flaws = demo_module("documents").flaws
-    assert list(flaws(published, dict.fromkeys(range(1, 13), 9.0), stopped)) == told
+    assert list(flaws(published, dict.fromkeys(range(1, 13), 9.0), stopped)) == expected

@@ -45,7 +45,7 @@ DEAD = [(order, 1000 + order) for order in PLACED if order % 2 == 0]
 
 
 @pytest.mark.parametrize(
-    ("changed", "told"),
+    ("changed", "expected"),
     [
         ({}, []),
         ({"got": [*GOT, GOT[0]]}, []),  # at least once, with the id by which it is dropped
@@ -62,7 +62,7 @@ DEAD = [(order, 1000 + order) for order in PLACED if order % 2 == 0]
         ({"got": [webhook(1, cents=7), *GOT[1:]]}, ["the partner was told"]),
     ],
 )
-def test_a_broken_promise_is_told(changed: dict[str, list[Any]], told: list[str]) -> None:
+def test_a_broken_promise_is_told(changed: dict[str, list[Any]], expected: list[str]) -> None:
     """The verdict sees where report, index, dead ones and webhooks do not agree."""
     demo = demo_module("erp_invoices")
     all_well: dict[str, list[Any]]
@@ -71,5 +71,5 @@ def test_a_broken_promise_is_told(changed: dict[str, list[Any]], told: list[str]
     found["report"] = [demo.Row(*each) for each in found["report"]]
     found["got"] = [demo.Got(*each) for each in found["got"]]
     broken = list(demo.flaws(demo.Found(**found)))
-    assert len(broken) == len(told), broken
-    assert all(said.startswith(start) for said, start in zip(broken, told, strict=True)), broken
+    assert len(broken) == len(expected), broken
+    assert all(said.startswith(start) for said, start in zip(broken, expected, strict=True)), broken

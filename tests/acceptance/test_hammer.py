@@ -15,7 +15,7 @@ from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.schema.tables import counter, live, slot
 from tests.acceptance.hammer import app
 from tests.acceptance.hammer.audit import left_over, places_taken, whole
-from tests.acceptance.hammer.deadlocks import PREFIX, deadlocks, told
+from tests.acceptance.hammer.deadlocks import PREFIX, deadlocks, described
 from tests.acceptance.hammer.lanes import Outcome
 from tests.acceptance.hammer.plan import Plan
 from tests.acceptance.hammer.report import Report
@@ -91,7 +91,12 @@ def test_the_log_tells_who_met_whom() -> None:
         "worker: UPDATE mutirao_live SET run_at = ? WHERE id = ?",
     )
     assert found.where == ["mutirao_key", "mutirao_enqueue_unique"]
-    assert next(told([found, found])).split() == ["2", "×", "caller:", "mutirao_enqueue_unique(…)"]
+    assert next(described([found, found])).split() == [
+        "2",
+        "×",
+        "caller:",
+        "mutirao_enqueue_unique(…)",
+    ]
 
 
 def test_failures_are_counted_by_their_state() -> None:

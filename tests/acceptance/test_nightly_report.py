@@ -19,7 +19,7 @@ def test_every_night_has_its_report(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("nights", "told"),
+    ("nights", "expected"),
     [
         ([0, 1, 2], []),
         ([0, 1, 1, 2], ["1 nights with more than one report, the first is 2026-11-21 00:00:01"]),
@@ -27,10 +27,10 @@ def test_every_night_has_its_report(database_url: str) -> None:
         ([], ["1 nights without a report"]),
     ],
 )
-def test_a_broken_promise_is_told(nights: list[int], told: list[str]) -> None:
+def test_a_broken_promise_is_told(nights: list[int], expected: list[str]) -> None:
     """The verdict sees a second report and a missing one."""
     first = datetime(2026, 11, 21)  # noqa: DTZ001
     assert (
         list(demo_module("nightly_report").flaws([first + timedelta(seconds=n) for n in nights]))
-        == told
+        == expected
     )

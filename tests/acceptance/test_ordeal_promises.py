@@ -72,8 +72,8 @@ def _schedule() -> Executable:
 
 def ended(id: int, run: int = 1, outcome: OutcomeKind = SUCCEEDED) -> Executable:
     """Append an attempt."""
-    told = {"attempt": run, "worker": 1, "outcome": str(outcome)}
-    return insert(attempt).values(job=id, run=run, started_at=NOW, finished_at=NOW, **told)
+    values = {"attempt": run, "worker": 1, "outcome": str(outcome)}
+    return insert(attempt).values(job=id, run=run, started_at=NOW, finished_at=NOW, **values)
 
 
 def claimed(*ids: int) -> Executable:
@@ -237,8 +237,8 @@ def keyed(*spans: tuple[float, float]) -> list[Execution]:
 )
 def test_keys_take_turns(spans: list[tuple[float, float]], found: list[str]) -> None:
     """Jobs of one key neither overlap nor overtake each other."""
-    told = [text for _, text in executions.keys_out_of_turn(keyed(*spans), trusted=True)]
-    assert [text[: len(start)] for text, start in zip(told, found, strict=True)] == found
+    seen = [text for _, text in executions.keys_out_of_turn(keyed(*spans), trusted=True)]
+    assert [text[: len(start)] for text, start in zip(seen, found, strict=True)] == found
 
 
 @pytest.mark.parametrize(("outcome", "times"), [(LOST, 1), (RELEASED, 0)])

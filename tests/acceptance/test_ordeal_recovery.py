@@ -143,15 +143,15 @@ def test_who_is_idle(connection: Connection) -> None:
 
 def test_who_is_not_registered(connection: Connection, fleet: Fleet) -> None:
     """A process without a row that is alive is told."""
-    told = [f"worker 0 (pid {ALIVE}) runs and is not registered"]
-    assert unregistered(connection, fleet) == told
+    seen = [f"worker 0 (pid {ALIVE}) runs and is not registered"]
+    assert unregistered(connection, fleet) == seen
     now = datetime.now(UTC)
     said = {"name": "w", "host": "h", "concurrency": 1, "version": "1", "pid": ALIVE}
     times = {"started_at": now, "beat_at": now, "expires_at": now + LATER}
     connection.execute(insert(worker).values(listening=True, stuck=0, **said, **times))
     assert unregistered(connection, fleet) == []
     connection.execute(update(worker).values(expires_at=now - LATER))
-    assert unregistered(connection, fleet) == told
+    assert unregistered(connection, fleet) == seen
 
 
 def test_what_grows_is_told(tmp_path: Path) -> None:
@@ -164,9 +164,9 @@ def test_what_grows_is_told(tmp_path: Path) -> None:
         opened += [(tmp_path / f"{number} {each}").open("w") for each in range(2)]
     assert list(vigil.problems()) != []
     vigil.look(fleet, sessions=127)
-    told = " ".join(vigil.problems())
-    assert f"worker 0 (pid {ME}): open files grew" in told
-    assert "127 sessions" in told
+    text = " ".join(vigil.problems())
+    assert f"worker 0 (pid {ME}): open files grew" in text
+    assert "127 sessions" in text
     for file in opened:
         file.close()
 

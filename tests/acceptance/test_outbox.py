@@ -30,7 +30,7 @@ BOTH = [*good("/ann"), *good("/bob")]
 
 
 @pytest.mark.parametrize(
-    ("got", "most", "dead", "told"),
+    ("got", "most", "dead", "expected"),
     [
         (BOTH, 2, GONE, []),
         ([("/bob", "Create", "note-1", "edit 1", 503), *BOTH], 2, GONE, []),
@@ -47,11 +47,11 @@ def test_a_broken_promise_is_told(
     got: list[tuple[str, str, str, str, int]],
     most: int,
     dead: list[tuple[int, str]],
-    told: list[str],
+    expected: list[str],
 ) -> None:
     """The verdict sees what is lost, repeated, out of order, or sent for nothing."""
     demo = demo_module("outbox")
     found = list(demo.flaws([demo.Got(*each) for each in got], most, dead, "edit 2019"))
-    assert [each.startswith(start) for each, start in zip(found, told, strict=True)] == [
-        True for _ in told
+    assert [each.startswith(start) for each, start in zip(found, expected, strict=True)] == [
+        True for _ in expected
     ]

@@ -55,8 +55,8 @@ def test_what_hangs_goes_on(said: dict[str, list[str]]) -> None:
 
 def test_statistics_are_a_view(said: dict[str, list[str]]) -> None:
     """Number, sum, mean and 95 % of run times: five jobs of 10 to 50 ms."""
-    told = r"5 jobs took ([\d.]+) s, ([\d.]+) s each; 95 % within ([\d.]+) s"
-    found = re.fullmatch(told, said["figures"][0])
+    seen = r"5 jobs took ([\d.]+) s, ([\d.]+) s each; 95 % within ([\d.]+) s"
+    found = re.fullmatch(seen, said["figures"][0])
     assert found, said
     total, mean, slowest = map(float, found.groups())
     assert total >= 0.15

@@ -16,7 +16,7 @@ def test_every_document_is_indexed(database_url: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("runs", "early", "told"),
+    ("runs", "early", "expected"),
     [
         ([(1, 5, 0.0, 1.0), (1, 9, 1.0, 2.0)], 1, []),
         ([(1, 9, 0.0, 1.0), (1, 9, 0.9, 2.0)], 1, ["1 documents were indexed twice at once"]),
@@ -26,9 +26,9 @@ def test_every_document_is_indexed(database_url: str) -> None:
     ],
 )
 def test_a_broken_promise_is_told(
-    runs: list[tuple[int, int, float, float]], early: int, told: list[str]
+    runs: list[tuple[int, int, float, float]], early: int, expected: list[str]
 ) -> None:
     """The verdict sees stale documents, runs at the same time, and runs that were not saved."""
     demo = demo_module("search_index")
     found = list(demo.flaws({1: 9}, [demo.Run(*run) for run in runs], early))
-    assert [each[: len(told[0])] for each in found] == told
+    assert [each[: len(expected[0])] for each in found] == expected

@@ -22,7 +22,7 @@ TEN = [("acme", n, n * 1.0, n + 1.5) for n in range(10)]
 
 
 @pytest.mark.parametrize(
-    ("calls", "held", "told"),
+    ("calls", "held", "expected"),
     [
         ([*TEN, *ONE_EACH], 0, []),
         ([*TEN, *ONE_EACH], 3, ["3 places are still held or waited for"]),
@@ -32,8 +32,8 @@ TEN = [("acme", n, n * 1.0, n + 1.5) for n in range(10)]
     ],
 )
 def test_a_broken_promise_is_told(
-    calls: list[tuple[str, int, float, float]], held: int, told: list[str]
+    calls: list[tuple[str, int, float, float]], held: int, expected: list[str]
 ) -> None:
     """The verdict sees too many at once, calls that were not made, and places that were lost."""
     demo = demo_module("tenant_client")
-    assert list(demo.flaws([demo.Call(*call) for call in calls], held, 1)) == told
+    assert list(demo.flaws([demo.Call(*call) for call in calls], held, 1)) == expected

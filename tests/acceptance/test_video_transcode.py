@@ -63,7 +63,7 @@ def as_it_should_be(trouble: str) -> list[Line]:
 
 
 @pytest.mark.parametrize(
-    ("video", "lines", "told"),
+    ("video", "lines", "expected"),
     [
         (1, None, []),
         (1, [], ["was done 0 times"]),
@@ -91,10 +91,12 @@ def as_it_should_be(trouble: str) -> list[Line]:
          ["was handed out again, and nothing had happened to it"]),
     ],
 )  # fmt: skip
-def test_a_broken_promise_is_told(video: int, lines: list[Line] | None, told: list[str]) -> None:
+def test_a_broken_promise_is_told(
+    video: int, lines: list[Line] | None, expected: list[str]
+) -> None:
     """The verdict sees what is missing, double, late, or did not happen."""
     demo = demo_module("video_transcode")
     of = {n: as_it_should_be(demo.trouble_of(n)) for n in range(demo.VIDEOS)}
     of[video] = of[video] if lines is None else lines
     written = [{**each, "video": n} for n, some in of.items() for each in some]
-    assert demo.flaws(written) == [f"video {video} {each}" for each in told]
+    assert demo.flaws(written) == [f"video {video} {each}" for each in expected]

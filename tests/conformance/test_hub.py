@@ -37,7 +37,7 @@ def database(server: MariadbServer) -> str:
 
 
 class HubContract(NotifierContract):
-    """A hub that nobody but the store tells anything. A database gives the fixture `told_url`."""
+    """A hub that only the store announces to. A database gives the fixture `announced_url`."""
 
     @pytest.fixture
     async def place(self) -> AsyncIterator[str]:
@@ -46,9 +46,9 @@ class HubContract(NotifierContract):
             yield place
 
     @pytest.fixture
-    async def store(self, told_url: str, place: str) -> AsyncIterator[Store]:
+    async def store(self, announced_url: str, place: str) -> AsyncIterator[Store]:
         """A store that tells the hub."""
-        store = AnnouncingStore(told_url, hub=place)
+        store = AnnouncingStore(announced_url, hub=place)
         yield store
         await asyncio.to_thread(store.hub.close)
         await store.close()
@@ -63,28 +63,30 @@ class HubContract(NotifierContract):
         """A notifier of a hub that is not there."""
         return HubNotifier(parse_address("tcp://127.0.0.1:1"), "shop")
 
-    async def test_workers_that_never_poll(self, store: Store, told_url: str, place: str) -> None:
+    async def test_workers_that_never_poll(
+        self, store: Store, announced_url: str, place: str
+    ) -> None:
         """Each job that commits by itself is begun at once, whoever of them looks."""
-        app = Mutirao(told_url, hub=place)
+        app = Mutirao(announced_url, hub=place)
         send = app.task(nothing)
         async with never_polling(app), never_polling(app):
             for _ in range(10):
                 await soon(ended(app, (await app.asubmit(send.job())).id))
         await app.aclose()
 
-    async def test_what_nobody_tells(self, store: Store, told_url: str) -> None:
+    async def test_what_nobody_tells(self, store: Store, announced_url: str) -> None:
         """The hub looks, and finds what is written past it, due at once or later."""
-        teller = SqlStore(told_url)
-        async with hub(told_url) as place:
-            app = Mutirao(told_url, hub=place)
+        announcing = SqlStore(announced_url)
+        async with hub(announced_url) as place:
+            app = Mutirao(announced_url, hub=place)
             app.task(nothing)
             async with never_polling(app):
                 for delay in (0.0, 0.5, 0.0):
                     new = NewJob(task="nothing", delay=delay)
-                    [id] = await teller.aenqueue([new])
+                    [id] = await announcing.aenqueue([new])
                     await soon(ended(app, id))
             await app.aclose()
-        await teller.close()
+        await announcing.close()
 
 
 async def nothing() -> None:
@@ -95,7 +97,7 @@ class TestHubOfSqlite(HubContract):
     """For files of several processes."""
 
     @pytest.fixture
-    def told_url(self, migrated_sqlite_url: str) -> str:
+    def announced_url(self, migrated_sqlite_url: str) -> str:
         """A fresh file."""
         return migrated_sqlite_url
 
@@ -104,7 +106,7 @@ class TestHubOfPostgresql(HubContract):
     """For a server behind a pooler."""
 
     @pytest.fixture
-    def told_url(self, migrated_postgresql_url: str) -> str:
+    def announced_url(self, migrated_postgresql_url: str) -> str:
         """A fresh database."""
         return migrated_postgresql_url
 
@@ -113,7 +115,7 @@ class TestHubOfMariadb(HubContract):
     """For a server that wakes nobody."""
 
     @pytest.fixture
-    def told_url(self, server: MariadbServer, database: str) -> str:
+    def announced_url(self, server: MariadbServer, database: str) -> str:
         """The same database, empty."""
         with server.connect(database) as connection:
             empty(connection)

@@ -19,7 +19,7 @@ from mutirao.sql import migrations
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.enqueueing import EnqueueingContract
 from mutirao_conformance.kit import deadline, due, finish, join, put, take, take_one
-from mutirao_conformance.repeated import RepeatedContract, told
+from mutirao_conformance.repeated import RepeatedContract, droppable
 from mutirao_conformance.supersede import SupersedeContract, activity
 from mutirao_conformance.uniqueness import UniquenessContract, keyed, live_jobs
 from mutirao_conformance.versions import VersionsContract
@@ -231,7 +231,7 @@ SCENES: dict[str, tuple[NewJob, bool, How]] = {
     "merge": (activity("Update"), False, "replaced"),
     "series": (activity("Like"), False, "follows"),
     "series, ended": (activity("Like"), True, "inserted"),
-    "repeated, ended": (told("Update"), True, "repeated"),
+    "repeated, ended": (droppable("Update"), True, "repeated"),
 }
 BEGAN = ["before the first", "while it is live", "afterwards"]
 

@@ -110,19 +110,19 @@ class TestRabbitEvents(EventsContract):
 
 async def test_what_was_dropped_is_noted(rabbit: RabbitServer) -> None:
     """With the next event, once a minute; whoever examines the broker later finds it."""
-    teller = RabbitMQ(rabbit.url(), prefix="noted", events=True)
-    await teller.declare([])
-    assert await teller.dropped() is None
+    publisher = RabbitMQ(rabbit.url(), prefix="noted", events=True)
+    await publisher.declare([])
+    assert await publisher.dropped() is None
     await publish_raw(rabbit, "noted-events", "dropped", b"not a note")
     for _ in range(2):
-        teller._drops.add(3)
-        teller.tell(event())
-        await teller.aclose()  # which tells what is left
+        publisher._drops.add(3)
+        publisher.tell(event())
+        await publisher.aclose()  # which tells what is left
     asking = RabbitMQ(rabbit.url(), prefix="noted", events=True)
 
     async def noted() -> bool:
-        told = await asking.dropped()
-        return told is not None and told.number == 6
+        seen = await asking.dropped()
+        return seen is not None and seen.number == 6
 
     async with deadline():
         await until(noted)
@@ -193,9 +193,9 @@ async def test_deliveries_go_past_the_client(
     unmarshal = pamqp.frame.unmarshal
 
     def counting(data: bytes) -> Any:
-        told = unmarshal(data)
-        read.append(type(told[-1]).__name__)
-        return told
+        found = unmarshal(data)
+        read.append(type(found[-1]).__name__)
+        return found
 
     await publish(transport, *(letter(headers={"n": n}) for n in range(100)))
     monkeypatch.setattr(pamqp.frame, "unmarshal", counting)
@@ -350,11 +350,11 @@ async def test_a_consumer_that_leaves_while_it_looks(
     asked = asyncio.Event()
     look = consumer.RabbitConsumer._look
 
-    async def told(one: consumer.RabbitConsumer) -> tuple[int, int]:
+    async def looked(one: consumer.RabbitConsumer) -> tuple[int, int]:
         asked.set()
         return await look(one)
 
-    monkeypatch.setattr(consumer.RabbitConsumer, "_look", told)
+    monkeypatch.setattr(consumer.RabbitConsumer, "_look", looked)
     async with consuming(transport):
         await asked.wait()
         for _ in range(5):  # until the client has sent it
@@ -449,9 +449,9 @@ async def test_what_was_not_as_the_broker_wants(
     transport: RabbitMQ, said: str, kind: type[TransportError], advice: str
 ) -> None:
     """It has one code for several things; the words are those of 3.10."""
-    told = transport._here().translated(ChannelPreconditionFailed(f"PRECONDITION_FAILED - {said}"))
-    assert type(told) is kind
-    assert re.search(advice, str(told))
+    found = transport._here().translated(ChannelPreconditionFailed(f"PRECONDITION_FAILED - {said}"))
+    assert type(found) is kind
+    assert re.search(advice, str(found))
 
 
 async def test_a_queue_of_one_connection(rabbit: RabbitServer) -> None:
@@ -491,8 +491,8 @@ async def test_a_delay_that_cannot_go_on(
             await until(lambda: "cannot be sent on" in caplog.text)
         await transport.declare([QUEUE])
         await settle(consumer, *map(Ack, await receive(consumer, 2)))
-    [told] = (each for each in caplog.messages if "cannot be sent on" in each)
-    assert "transports declare" in told
+    [logged] = (each for each in caplog.messages if "cannot be sent on" in each)
+    assert "transports declare" in logged
 
 
 async def test_nobody_gets_in(rabbit: RabbitServer) -> None:
@@ -559,14 +559,14 @@ async def test_what_others_have_made_too_large(transport: RabbitMQ) -> None:
         held = [each.body for each in consumer._held.values()]  # type: ignore[attr-defined]
         assert sorted(held) == [b"", b"", large.raw, b"{}"]
         await settle(consumer, Ack(kept))
-        told = [large.id]
+        seen = [large.id]
         await settle(consumer, Bury(large, CAUSE))
         for _ in range(2):
             (large,) = await receive(consumer)
-            told.append(large.id)
+            seen.append(large.id)
             await settle(consumer, Bury(large, CAUSE))
-    assert sorted(told) == [each.id for each in theirs]
-    assert sorted(each.id for each in await small.dead(QUEUE, 5)) == sorted(told)
+    assert sorted(seen) == [each.id for each in theirs]
+    assert sorted(each.id for each in await small.dead(QUEUE, 5)) == sorted(seen)
     assert await transport.return_dead(QUEUE, None) == 3
     async with consuming(transport) as consumer:
         came = await receive(consumer, 3)

@@ -9,8 +9,8 @@ import pytest
 from mutirao.model.brokers.message import Delivery
 from mutirao.ports import Transport
 from mutirao.ports.events import Drops, EventFeed, TellsEvents
+from mutirao.transports.event_buffer import EventBuffer
 from mutirao.transports.memory import MemoryTransport
-from mutirao.transports.telling import EventBuffer
 from mutirao_conformance import EventsContract, TransportContract
 from mutirao_conformance.events import event
 from mutirao_conformance.kit import deadline

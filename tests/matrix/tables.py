@@ -45,10 +45,10 @@ def filled(text: str, results: Iterable[Result]) -> str:
 def line(result: Result) -> str:
     """Return the line of a row, as a table of Markdown has it."""
     name, _, more = result.product.partition(",")
-    return f"| {name} {result.version}{f',{more}' if more else ''} | {_told(result)} |\n"
+    return f"| {name} {result.version}{f',{more}' if more else ''} | {_result_text(result)} |\n"
 
 
-def _told(result: Result) -> str:
+def _result_text(result: Result) -> str:
     if result.missing:
         return f"**not run**: {result.missing}"
     ran = f"{result.passed:,} tests of {_places(result)} passed"

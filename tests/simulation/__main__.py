@@ -18,14 +18,14 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=20_000, help="how many")
     parser.add_argument("--first", type=int, default=0, help="the first of them")
     parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument("--seed", type=int, help="only this one, and tell all of it")
-    parser.add_argument("--job", type=int, help="tell the story of this job only")
+    parser.add_argument("--seed", type=int, help="only this one, and print all of it")
+    parser.add_argument("--job", type=int, help="print the story of this job only")
     parser.add_argument("--defects", action="store_true", help="put defects in, and find them")
     options = parser.parse_args()
     if options.defects:
         return _find_defects(options.seeds)
     if options.seed is not None:
-        return _tell(simulate(options.seed, log=options.job is None), options.job)
+        return _print_story(simulate(options.seed, log=options.job is None), options.job)
     return _run_many(options.first, options.seeds, options.processes)
 
 
@@ -63,7 +63,7 @@ def _simulate(seed: int) -> Result:
     return result
 
 
-def _tell(result: Result, job: int | None) -> int:
+def _print_story(result: Result, job: int | None) -> int:
     for at, of, text in result.story:
         if job is None or of in (job, None):
             print(f"{at:8.3f}  {f'job {of}: ' if of is not None else ''}{text}")

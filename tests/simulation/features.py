@@ -92,7 +92,7 @@ class Features:
         except DuplicateJob:
             return
         assert isinstance(id, Placed)
-        self._fleet.story.tell(f"key {key}, on_conflict {conflict}: {id.how}", int(id))
+        self._fleet.story.note(f"key {key}, on_conflict {conflict}: {id.how}", int(id))
         if id.written:
             self._newest["keyed", key] = id
 
@@ -102,7 +102,7 @@ class Features:
         job = self._fleet.app.tasks["activity"].using(key=key).job(type, seconds)
         [id] = self._fleet.enqueue([job])
         assert isinstance(id, Placed)
-        self._fleet.story.tell(f"key {key}: {id.how}", int(id))
+        self._fleet.story.note(f"key {key}: {id.how}", int(id))
         self._ordered[key].append(int(id))
 
     def enqueue_turn(self) -> None:

@@ -105,7 +105,7 @@ class Fleet:
         """Commit some jobs, and notify."""
         ids = self.store.enqueue(jobs)
         for id, job in zip(ids, jobs, strict=True):
-            self.story.tell(f"is enqueued: {job.task} {job.args}", id)
+            self.story.note(f"is enqueued: {job.task} {job.args}", id)
         for lane in sorted({job.lane for job in jobs}):
             self.notices.notify(self._wake(lane))
         return ids
@@ -120,7 +120,7 @@ class Fleet:
         """Commit a graph, and notify."""
         handle = self.app.enqueue_graph(graph)
         for job in handle.jobs:
-            self.story.tell(f"is enqueued as a step: {job.task}", job.id)
+            self.story.note(f"is enqueued as a step: {job.task}", job.id)
         self.notices.notify(self._wake("default"))
         return handle
 
@@ -131,17 +131,17 @@ class Fleet:
     def kill(self, process: Process) -> None:
         """End a process at once."""
         if process.alive:
-            self.story.tell(f"{process.name} is killed")
+            self.story.note(f"{process.name} is killed")
             self._reap(process)
 
     def freeze(self, process: Process, seconds: float) -> None:
         """Suspend a process."""
-        self.story.tell(f"{process.name} is frozen for {seconds:.1f} s")
+        self.story.note(f"{process.name} is frozen for {seconds:.1f} s")
         process.frozen_until = self.world.now + seconds
 
     def terminate(self, process: Process) -> None:
         """Send a process a signal to end."""
-        self.story.tell(f"{process.name} is told to end")
+        self.story.note(f"{process.name} is asked to end")
         if process.name in self.workers:
             worker = self.workers[process.name][1]
             process.main.call_soon(lambda: process.main.create_task(worker.stop()))
@@ -149,7 +149,7 @@ class Fleet:
     def hurry(self, process: Process) -> None:
         """Send it the signal once more."""
         if process.alive and process.name in self.workers:
-            self.story.tell(f"{process.name} is told again to end")
+            self.story.note(f"{process.name} is asked again to end")
             process.main.call_soon(self.workers[process.name][1].end_grace)
 
     def living(self) -> list[Process]:
@@ -177,7 +177,7 @@ class Fleet:
         worker.on_blocked = lambda: self._kill_named(process.name)
         await worker.start()
         self.workers[process.name] = process, worker
-        self.story.tell(f"{process.name} is worker {worker.id}")
+        self.story.note(f"{process.name} is worker {worker.id}")
         await worker.ended.wait()
 
     def _ended(self, process: Process, error: BaseException | None) -> None:
@@ -185,7 +185,7 @@ class Fleet:
             return
         worker = self.workers.get(process.name)
         why = error or (worker[1].failure if worker else None)
-        self.story.tell(f"{process.name} ends: {why!r}")
+        self.story.note(f"{process.name} ends: {why!r}")
         if why is not None:
             self.failures.append(type(why).__name__)
         self.world.at(self.world.now, lambda: self._reap(process))

@@ -30,7 +30,7 @@ class Story:
     lines: list[tuple[float, int | None, str]] = field(default_factory=list)
     on_begin: Callable[[Job], None] | None = None
 
-    def tell(self, text: str, job: int | None = None) -> None:
+    def note(self, text: str, job: int | None = None) -> None:
         """Note what happened, to one job or to all."""
         self.lines.append((self.world.now, job, text))
 
@@ -40,14 +40,14 @@ class Story:
         self.begun.setdefault(run, self.world.now)
         self.starts[run] += 1
         self.running[process, *run] = job
-        self.tell(f"run {job.run}, attempt {job.attempt} begins in {process}", job.id)
+        self.note(f"run {job.run}, attempt {job.attempt} begins in {process}", job.id)
         if self.on_begin is not None:
             self.on_begin(job)
 
     def end(self, job: Job, process: str) -> None:
         """Note that it returned, or raised."""
         self.running.pop((process, job.id, job.run), None)
-        self.tell(f"run {job.run} ends in {process}", job.id)
+        self.note(f"run {job.run} ends in {process}", job.id)
 
     def forget(self, process: str) -> None:
         """Note that a process is gone with all that it ran."""
@@ -130,7 +130,7 @@ def application(  # noqa: C901 (one handler after the other)
                     pass
                 story.effects[job.id] += 1
             except StaleRun:
-                story.tell("its transaction was stale", job.id)
+                story.note("its transaction was stale", job.id)
                 raise
 
     @app.task(retry=RETRY)

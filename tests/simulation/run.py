@@ -108,7 +108,7 @@ class Run:
                 break
         if not self.result.problems:
             self._audit()
-        return self._told()
+        return self._complete()
 
     def _plan_jobs(self) -> None:
         names, weights = list(KINDS), [often for often, _ in KINDS.values()]
@@ -146,7 +146,7 @@ class Run:
         world.at(TROUBLED, self._calm)
 
     def _calm(self) -> None:
-        self.fleet.story.tell("the faults end")
+        self.fleet.story.note("the faults end")
         weather = self.fleet.weather
         weather.share, weather.away_until, weather.silent_until = 0.0, 0.0, 0.0
         weather.locked.clear()
@@ -154,11 +154,11 @@ class Run:
             process.frozen_until = min(process.frozen_until, self.world.now)
 
     def _away(self) -> None:
-        self.fleet.story.tell("the database goes away")
+        self.fleet.story.note("the database goes away")
         self.fleet.weather.away_until = self.world.now + self._random.uniform(0, 8)
 
     def _silence(self) -> None:
-        self.fleet.story.tell("the database falls silent")
+        self.fleet.story.note("the database falls silent")
         self.fleet.weather.silent_until = self.world.now + self._random.uniform(0, 8)
 
     def _kill(self) -> None:
@@ -179,7 +179,7 @@ class Run:
     def _lock(self) -> None:
         if live := [*self._live()]:
             locked = self._random.choice(live)
-            self.fleet.story.tell("its row is locked", locked)
+            self.fleet.story.note("its row is locked", locked)
             self.fleet.weather.locked.add(locked)
 
     def _spoil(self) -> None:
@@ -187,7 +187,7 @@ class Run:
         live = self._live()
         if waiting := [id for id, job in live.items() if job.worker is None]:
             spoilt = self._random.choice(waiting)
-            self.fleet.story.tell("its row is spoilt", spoilt)
+            self.fleet.story.note("its row is spoilt", spoilt)
             self.fleet.weather.unreadable.add(spoilt)
             self._keep_company(spoilt)
 
@@ -329,9 +329,9 @@ class Run:
 
     def _found(self, problem: str, job: int | None = None) -> None:
         self.result.problems.append(problem)
-        self.fleet.story.tell(f"FOUND: {problem}", job)
+        self.fleet.story.note(f"FOUND: {problem}", job)
 
-    def _told(self) -> Result:
+    def _complete(self) -> Result:
         result = self.result
         result.turns, result.story = self.world.turns, self.fleet.story.lines
         result.failures = Counter(self.fleet.failures)

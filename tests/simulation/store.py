@@ -81,14 +81,14 @@ class FleetStore(MemoryStore):
     async def lease(self, duty: str, worker: int, *, ttl: float, every: float, **_: Any) -> bool:
         """Ask for a duty, in one statement instead of two."""
         now = to_micros(self._now())
-        told = (
+        values = (
             duty,
             now,
             worker,
             now + int(ttl * MICROS_PER_SECOND),
             now - int(every * MICROS_PER_SECOND),
         )
-        return bool(self._look(_TAKEN, told))
+        return bool(self._look(_TAKEN, values))
 
     # All workers of a fleet have the same code, so the first one's declarations stand for all.
 
@@ -118,8 +118,8 @@ class FleetStore(MemoryStore):
     async def beat(self, worker: int, **how: Any) -> Beat:
         """Beat; where there is something to cancel, as any store."""
         now = to_micros(self._now())
-        told = now, now + int(how["expiry"] * MICROS_PER_SECOND), how["stuck"], how["late"]
-        beaten = self._look(_BEATEN, (*told, worker, worker))
+        values = now, now + int(how["expiry"] * MICROS_PER_SECOND), how["stuck"], how["late"]
+        beaten = self._look(_BEATEN, (*values, worker, worker))
         return Beat(True, ()) if beaten else await super().beat(worker, **how)
 
     def live(self) -> dict[int, Live]:

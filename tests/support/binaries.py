@@ -1,4 +1,4 @@
-"""Where the servers' programs, PgBouncer and libfaketime are, and how to get those that are not.
+"""Finds the programs of servers, PgBouncer and libfaketime, and fetches those that are missing.
 
 The tests need a real server. They look where distributions put one, and where there is none they
 install Debian's, if they may. `MUTIRAO_TEST_ROOT` names a directory that has other servers, as a
@@ -165,10 +165,10 @@ def _candidates() -> Iterator[Path]:
     if on_path:
         yield Path(on_path).resolve().parent
     if shutil.which("pg_config"):
-        told = subprocess.run(
+        answer = subprocess.run(
             ["pg_config", "--bindir"], check=False, capture_output=True, text=True
         )
-        yield Path(told.stdout.strip())
+        yield Path(answer.stdout.strip())
     for root, pattern in (
         ("/usr/lib/postgresql", "*/bin"),
         ("/usr", "pgsql-*/bin"),

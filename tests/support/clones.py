@@ -1,6 +1,6 @@
 """Fresh clones of this tree, and commands that find nothing but what is installed from these.
 
-A command gets PATH, HOME, and what says how packages are reached (PIP_…, proxies): no environment
+A command gets PATH, HOME, and the variables for reaching packages (PIP_…, proxies): no environment
 of Python that is active, no setting of ours. Commands share a clone only where they begin by the
 same installation, which is what an untouched clone answers to `make -n`.
 """
@@ -54,9 +54,9 @@ class Clones:
             self._untouched = cloned(self._directory / "untouched")
         first = re.match(r"make [a-z-]+( DATABASE=\S+)?", command)
         wanted = f"{first[0]} -n" if first else "make venv -n"
-        told = _in(self._untouched, wanted, 60, {})
-        assert told.returncode == 0, told.stdout
-        key = "\n".join(line for line in told.stdout.splitlines() if _INSTALLS.search(line))
+        planned = _in(self._untouched, wanted, 60, {})
+        assert planned.returncode == 0, planned.stdout
+        key = "\n".join(line for line in planned.stdout.splitlines() if _INSTALLS.search(line))
         if key not in self._each:
             self._each[key] = cloned(self._directory / f"clone{len(self._each)}")
             if first is None:  # the page says to make the environment before

@@ -1,7 +1,7 @@
 """A database in which everybody has a role, with the privileges that are printed for it.
 
-The tables belong to a migrator, who is no superuser; the others log in as what they are. Logins
-are the server's: databases of one server share them, and what they may do is told in each.
+The tables belong to a migrator, who is no superuser; the others log in by their roles. Logins are
+the server's: databases of one server share them, and their privileges are granted in each.
 """
 
 from __future__ import annotations

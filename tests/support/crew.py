@@ -1,4 +1,4 @@
-"""A store whose calls are made by whoever makes them in a company: each role by its own login."""
+"""A store whose calls are made by the role that makes them in a company, each by its own login."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ class Crew:
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stores[_CALLS.get(name, "worker")], name)
 
-    async def put_limit(self, *args: Any, **told: Any) -> None:
+    async def put_limit(self, *args: Any, **options: Any) -> None:
         """Make a limit: those in code are the worker's."""
-        who = "worker" if told.get("origin") is LimitOrigin.CODE else "operator"
-        await self._stores[who].put_limit(*args, **told)
+        who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
+        await self._stores[who].put_limit(*args, **options)
 
     def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""

@@ -1,4 +1,4 @@
-"""Does what a Markdown page shows, so that the page cannot rot.
+"""Executes the examples of a Markdown page, so that the page cannot rot.
 
 | block | what is done |
 |---|---|
@@ -191,18 +191,18 @@ class Reader:
                 path.write_text(rest.lstrip())
 
     def _run_all(self, commands: list[str], expected: list[str]) -> None:
-        """Run commands whose lines together are expected; a `^C` is for the last one."""
+        """Run commands whose joined output is expected; a `^C` is for the last one."""
         said: list[str] = []
         for command in commands[:-1]:
             said += self._run(command)
         before, interrupted, after = _split(expected)
         if interrupted:
             own = before[len(said) :]
-            assert _told(before[: len(said)], said), _differs(commands, before, said)
+            assert _matches_all(before[: len(said)], said), _differs(commands, before, said)
             self._interrupt(commands[-1], own, after)
         else:
             said += self._run(commands[-1])
-            assert _told(expected, said), _differs(commands, expected, said)
+            assert _matches_all(expected, said), _differs(commands, expected, said)
 
     def _run(self, command: str) -> list[str]:
         with self._started(command) as process:
@@ -283,17 +283,17 @@ def _await(process: subprocess.Popen[str], expected: list[str], command: str) ->
             raise AssertionError(_differs([command], expected, said))
 
 
-def _told(expected: list[str], said: list[str]) -> bool:
+def _matches_all(expected: list[str], said: list[str]) -> bool:
     if not expected or not said:
         return expected == ["…"] or expected == said
     if expected[0] == "…":
-        return any(_told(expected[1:], said[n:]) for n in range(len(said) + 1))
-    return _fits(expected[0], said[0]) and _told(expected[1:], said[1:])
+        return any(_matches_all(expected[1:], said[n:]) for n in range(len(said) + 1))
+    return _fits(expected[0], said[0]) and _matches_all(expected[1:], said[1:])
 
 
 def _fits(expected: str, said: str) -> bool:
     expected, said = _plain(expected), _plain(said)
-    if expected.endswith(" <seconds>"):  # on a slow machine more than ten, told without a fraction
+    if expected.endswith(" <seconds>"):  # on a slow machine more than ten, shown without a fraction
         said = re.sub(r" \d+$", " <seconds>", said)
     return re.fullmatch(".*".join(map(re.escape, expected.split("…"))), said) is not None
 

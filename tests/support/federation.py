@@ -92,7 +92,7 @@ def is_signed(kind: str, text: bytes, header: str) -> bool:
         return VerifyKey(raw).verify(text, signature) == text
     numbers = key.public_key().public_numbers()
     size = (numbers.n.bit_length() + 7) // 8
-    told = pow(int.from_bytes(signature, "big"), numbers.e, numbers.n).to_bytes(size, "big")
+    opened = pow(int.from_bytes(signature, "big"), numbers.e, numbers.n).to_bytes(size, "big")
     prefix = bytes.fromhex("3031300d060960864801650304020105000420")  # says that it is SHA-256
     tail = b"\0" + prefix + hashlib.sha256(text).digest()
-    return told == b"\0\1" + b"\xff" * (size - 2 - len(tail)) + tail
+    return opened == b"\0\1" + b"\xff" * (size - 2 - len(tail)) + tail

@@ -1,4 +1,4 @@
-"""The pages that somebody follows from the first line to the last, and what is there for them.
+"""The pages that are followed from the first line to the last, and their environments.
 
 `Here` follows them in the tests' own environment; `tests/support/clones.py` has one that holds no
 more than a page has had installed.
@@ -65,8 +65,8 @@ def _reader(
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
             return Reader(directory, node, "", "shop.db", programs=programs)
         case "docs/sqs.md":  # boto3 is to find moto's server where the page has Amazon's
-            told = {**USUAL, "AWS_ENDPOINT_URL_SQS": request.getfixturevalue("moto_url")}
-            return Reader(directory, {}, "", "shop.db", programs=programs, variables=told)
+            variables = {**USUAL, "AWS_ENDPOINT_URL_SQS": request.getfixturevalue("moto_url")}
+            return Reader(directory, {}, "", "shop.db", programs=programs, variables=variables)
     url = make_url(request.getfixturevalue("postgresql_url"))
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     there = plain.removeprefix("postgresql://")

@@ -1,4 +1,4 @@
-"""A pytest plugin: a run of the tests ends whatever hangs, and tells at once what failed.
+"""A pytest plugin: ends tests that hang, and names each failure at once.
 
 A test that hangs ends its process, with the stacks of all threads and tasks. Nothing milder will
 do: an exception out of a signal may be raised in a callback of the event loop, which logs it and
@@ -20,8 +20,8 @@ from collections.abc import Iterator
 import pytest
 from hypothesis import HealthCheck, Phase, settings
 
-# What is found is told as it was found. Looking for something shorter that fails as well takes up
-# to five minutes, when a test is taken for one that hangs, and nothing would be told at all:
+# A failing example is shown as it was found. Shrinking it takes up to five minutes, so that the
+# test would be taken for one that hangs, and nothing would be shown at all:
 # `--hypothesis-profile=default` does look. How long examples take to draw says how busy the machine
 # is, and a timing is never a test.
 settings.register_profile(
@@ -44,14 +44,14 @@ class Watch:
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
         """Watch a test and its fixtures."""
-        tell = threading.Timer(self._too_long, self._tell_tasks)
-        tell.daemon = True
-        tell.start()
+        timer = threading.Timer(self._too_long, self._print_tasks)
+        timer.daemon = True
+        timer.start()
         self._alarm()
         try:
             return (yield)
         finally:
-            tell.cancel()
+            timer.cancel()
             faulthandler.cancel_dump_traceback_later()
 
     @pytest.hookimpl(trylast=True)
@@ -60,11 +60,11 @@ class Watch:
         self._alarm()
 
     def _alarm(self) -> None:
-        # The tasks are told first, where the interpreter can still run.
+        # The tasks are printed first, where the interpreter can still run.
         faulthandler.dump_traceback_later(self._too_long + 5, exit=True, file=self._stderr)
 
-    def _tell_tasks(self) -> None:
-        """Say where each coroutine waits, of all event loops: no thread's stack shows that."""
+    def _print_tasks(self) -> None:
+        """Print where each coroutine of all event loops waits: no thread's stack shows that."""
         with open(os.dup(self._stderr), "w") as out:
             for one in gc.get_objects():
                 # By type(): isinstance() asks the object, and a lazy one of Django raises.
@@ -72,8 +72,8 @@ class Watch:
                     one.print_stack(file=out)
 
 
-class Teller:
-    """Names each failure when it happens: a run that is cut off has told something by then."""
+class FailureNames:
+    """Names each failure when it happens: a run that is cut off has shown some by then."""
 
     def __init__(self, config: pytest.Config) -> None:
         self._config = config
@@ -94,7 +94,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the way to the terminal that pytest has from everybody else."""
     if not hasattr(config, "workerinput"):  # as xdist's processes have it
-        config.pluginmanager.register(Teller(config))
+        config.pluginmanager.register(FailureNames(config))
     capture = config.pluginmanager.getplugin("capturemanager")
     assert capture is not None
     with capture.global_and_fixture_disabled():

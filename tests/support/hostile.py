@@ -1,6 +1,6 @@
 """Functions and operators that fit better than PostgreSQL's own, as a hostile role would make them.
 
-In a schema that everybody looks into they would run with the rights of whoever calls ours.
+In a schema on everybody's path they would run with the rights of the callers of ours.
 """
 
 from __future__ import annotations

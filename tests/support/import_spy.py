@@ -18,7 +18,7 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
 class SpyingEnvironment(MutableMapping[str, str]):
-    """The environment, telling `offences` who reads it among the modules of `packages`."""
+    """The environment, which notes in `offences` each read by the modules of `packages`."""
 
     def __init__(self, real: MutableMapping[str, str], packages: list[str]) -> None:
         self._real = real

@@ -186,7 +186,7 @@ class LocalServer(MysqlServer, PrivateServer):
         )
 
     def _everywhere(self) -> dict[str, object]:
-        """Return what each server of ours is told."""
+        """Return the options of each server of ours."""
         here = self.directory
         return {
             "socket": here / "socket",

@@ -1,4 +1,4 @@
-"""A private PgBouncer in front of a private server, stopped by whoever started it."""
+"""A private PgBouncer in front of a private server, stopped by its starter."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ class PostgresServer(PrivateServer):
     """One private cluster. Use it as a context manager, or `start()` it and `stop()` it.
 
     `settings` are server parameters by name, such as `{"fsync": "off"}`; durability is PostgreSQL's
-    default unless told otherwise. Starting twice and stopping twice are harmless.
+    default unless given otherwise. Starting twice and stopping twice are harmless.
     """
 
     name = "PostgreSQL"

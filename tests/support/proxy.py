@@ -1,6 +1,6 @@
-"""A relay in front of a server that falls silent when it is told to: connections stay open.
+"""A relay in front of a server that falls silent on demand: connections stay open.
 
-So does a network that drops packets, or a proxy that hangs: nobody is told that anything is wrong.
+A network that drops packets, or a proxy that hangs, does so: no error is reported.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A pytest plugin: what is decided elsewhere, or tried often enough, is shown again on demand only.
+"""A pytest plugin: runs repetitions of tests that are decided elsewhere on demand only.
 
     @pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
 

@@ -1,8 +1,8 @@
 """A pytest plugin: temporary files stand in memory, where the system has room for them.
 
-What tests need of a disk is that a killed process leaves its files, and memory does that. CREATE
-DATABASE took 3.0 s on a busy disk and 0.2 s in memory, and each commit of SQLite waits for its
-disk. Whoever sets TMPDIR decides.
+Tests need a disk only to keep the files of a killed process, and memory does that. CREATE DATABASE
+took 3.0 s on a busy disk and 0.2 s in memory, and each commit of SQLite waits for its disk. Whoever
+sets TMPDIR decides.
 """
 
 from __future__ import annotations

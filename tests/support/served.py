@@ -82,9 +82,9 @@ class Served:
             return self.ask(path)[0] == 200
         return False
 
-    def until(self, path: str, told: object) -> None:
-        """Wait until a page says this."""
-        wait_until(lambda: self.ask(path) == (200, told))
+    def until(self, path: str, expected: object) -> None:
+        """Wait until a page has this content."""
+        wait_until(lambda: self.ask(path) == (200, expected))
 
     def _command(self, command: tuple[str, ...]) -> list[str]:
         first = command[:1] if command[0].endswith(".py") else ("-m", *command[:1])

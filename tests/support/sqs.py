@@ -29,8 +29,8 @@ def moto_server() -> Iterator[str]:
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     # Ctrl-C at the terminal is for us: we end it when we are done with it.
-    apart = subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
-    with apart as server, _watched(server.pid):
+    process = subprocess.Popen(command, start_new_session=True, **quiet)  # type: ignore[call-overload]
+    with process as server, _watched(server.pid):
         url = f"http://127.0.0.1:{port}"
         try:
             wait_until(lambda: _answers(url) or server.poll() is not None)

@@ -1,4 +1,4 @@
-"""An SQS in this process, with the manners of the real one that moto lacks, and faults by order.
+"""An SQS in this process, with behaviour of the real one that moto lacks, and faults by order.
 
 It has the methods of boto3's client that we use. Time is injected. Of the real one it has: receipt
 handles that grow stale, visibility that ends, 12 hours counted from the receipt, groups that are
@@ -317,6 +317,6 @@ def _attempted(do: Callable[[Answer], None], entry: Answer) -> tuple[str, str, b
     try:
         do(entry)
     except ClientError as error:
-        told = error.response["Error"]
-        return told["Code"], told["Message"], True
+        details = error.response["Error"]
+        return details["Code"], details["Message"], True
     return None

@@ -1,4 +1,4 @@
-"""What a strict type checker says of the programs of the README: `make check` asks mypy.
+"""Checks the programs of the README with a strict type checker: `make check` runs mypy.
 
 It must find the one call that is wrong on purpose, and nothing else: whoever copies a program and
 is strict about types need not change it.

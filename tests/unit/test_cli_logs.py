@@ -127,8 +127,8 @@ def test_a_name_forges_no_line(place: str) -> None:
 
 def test_a_field_forges_no_field() -> None:
     """A value that could end its field is quoted."""
-    told = TextFormatter().format(record(task='a queue=mail] "', tenant="", job=7))
-    assert told.endswith(r'[task="a queue=mail] \"" tenant= job=7]')
+    found = TextFormatter().format(record(task='a queue=mail] "', tenant="", job=7))
+    assert found.endswith(r'[task="a queue=mail] \"" tenant= job=7]')
 
 
 def test_an_error_forges_no_line() -> None:

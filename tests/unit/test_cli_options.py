@@ -33,14 +33,14 @@ def test_repeated() -> None:
 
 def test_the_help_of_a_worker_has_sections() -> None:
     """Each option stands in one of them, and each of them has some."""
-    told = CliRunner().invoke(main, ["worker", "--help"]).output
-    places = [told.index(f"\n{name}:\n") for name in (*WORKER, OTHERS)]
+    found = CliRunner().invoke(main, ["worker", "--help"]).output
+    places = [found.index(f"\n{name}:\n") for name in (*WORKER, OTHERS)]
     assert places == sorted(places)
-    written = re.findall(r"^  (?:-\w, )?(--[\w-]+)", told[places[0] :], re.MULTILINE)
+    written = re.findall(r"^  (?:-\w, )?(--[\w-]+)", found[places[0] :], re.MULTILINE)
     assert len(written) == len({*written})
     assert {*written} == {
         max(each.opts, key=len) for each in worker.params if isinstance(each, click.Option)
     } | {"--help"}
-    in_last = told[places[-1] :]
+    in_last = found[places[-1] :]
     assert {"--reload", "--log-level", "--help"} <= {*re.findall(r"--[\w-]+", in_last)}
     assert len(re.findall(r"^  (?:-\w, )?--", in_last, re.MULTILINE)) <= 5

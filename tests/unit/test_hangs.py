@@ -49,10 +49,10 @@ def test_a_test_that_hangs_in_its_fixtures(tmp_path: Path) -> None:
         timeout=60,
     )
     assert ran.returncode != 0
-    told = ran.stdout + ran.stderr
-    assert "test_that_fails_and_leaves_what_does_not_end" in told
-    assert "what_does_not_end (call): " in told  # at once
-    assert "await asyncio.sleep(60)" in told
-    assert "not made yet" not in told  # an object that is no task is asked nothing
-    assert "in _cancel_all_tasks" in told
-    assert "2 failed, 1 passed" in told  # it failed, and its process crashed
+    found = ran.stdout + ran.stderr
+    assert "test_that_fails_and_leaves_what_does_not_end" in found
+    assert "what_does_not_end (call): " in found  # at once
+    assert "await asyncio.sleep(60)" in found
+    assert "not made yet" not in found  # an object that is no task is asked nothing
+    assert "in _cancel_all_tasks" in found
+    assert "2 failed, 1 passed" in found  # it failed, and its process crashed

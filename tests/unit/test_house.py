@@ -256,6 +256,6 @@ def test_no_class_has_the_name_of_another() -> None:
 
 def test_the_moment_that_means_blocked_is_said_once() -> None:
     """In Python; SQL files name it, and statements are made of it."""
-    told = [*SOURCES, *SQL]
-    found = [path.name for path in told if re.search(r"9999-0|9999, 5|2533837", path.read_text())]
+    seen = [*SOURCES, *SQL]
+    found = [path.name for path in seen if re.search(r"9999-0|9999, 5|2533837", path.read_text())]
     assert found == ["uniqueness.py"]

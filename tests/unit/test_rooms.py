@@ -54,26 +54,19 @@ SPREADS = {
     "sql/dialects/postgresql/dialect.py": 1,
     "sql/rules/claim.py": 1,
     "sql/rules/fairness.py": 1,
+    "sql/statements/bulk_fan_out.py": 3,
     "sql/statements/endpoints.py": 1,
     "sql/statements/held_deliveries.py": 1,
     "sql/statements/limits.py": 2,
     "sql/statements/ordering.py": 1,
     "sql/statements/records.py": 1,
-    "sql/statements/telling.py": 3,
     "sql/statements/unreadable_rows.py": 1,
     "sql/statements/webhooks.py": 1,
     "sql/statements/workers.py": 1,
     "sql/store/carried.py": 1,
-    "sql/store/features.py": 3,
-    "sql/store/federation.py": 2,
-    "sql/store/jobs.py": 1,
-    "sql/store/webhooks.py": 3,
-    "tasks/topics/subscribers.py": 1,
     "testing/inlining.py": 1,
     "transports/rabbitmq/__init__.py": 1,
     "transports/rabbitmq/consumer.py": 1,
-    "transports/rabbitmq/graveyard.py": 1,
-    "transports/sqs/consumer.py": 1,
     "transports/sqs/transport.py": 1,
     "workers.py": 4,
 }
@@ -128,7 +121,7 @@ SAME_SUBJECT = {
     "workers",
 }
 
-# Those of several subjects, which are to be told apart.
+# Those of several subjects, which have to be distinguished.
 TWO_SUBJECTS = {
     "base",
     "borrowing",
@@ -141,7 +134,6 @@ TWO_SUBJECTS = {
     "registration",
     "registry",
     "server",
-    "telling",
     "urls",
     "wire",
     "words",

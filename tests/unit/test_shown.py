@@ -30,7 +30,7 @@ BEGINNINGS = [*(f"{each}://" for each in ("postgresql+psycopg", "amqp", "tcp", "
 BEGINNINGS += [" mysql+pymysql://"]
 
 
-def tells(said: str) -> bool:
+def shows_part(said: str) -> bool:
     """Whether a text has a part of a password."""
     return MARK in said.lower()
 
@@ -38,10 +38,10 @@ def tells(said: str) -> bool:
 @given(st.sampled_from(BEGINNINGS), st.sampled_from(["shop", ""]), PASSWORDS)
 def test_no_part_of_a_password_is_shown(beginning: str, user: str, password: str) -> None:
     """Whatever it holds, and whether or not there is a scheme, or a blank before it."""
-    told = without_password(f"{beginning}{user}:{password}@host:1/shop?name=a")
-    assert not tells(told)
-    assert told.isprintable()
-    assert told.endswith("@host:1/shop?name=a")
+    found = without_password(f"{beginning}{user}:{password}@host:1/shop?name=a")
+    assert not shows_part(found)
+    assert found.isprintable()
+    assert found.endswith("@host:1/shop?name=a")
 
 
 @given(st.text())
@@ -52,7 +52,7 @@ def test_any_text_is_one_line(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "told"),
+    ("url", "expected"),
     [
         (
             "postgresql+psycopg://shop:secret@localhost/shop",
@@ -67,9 +67,9 @@ def test_any_text_is_one_line(text: str) -> None:
         (" postgresql://shop:p@ss@localhost/", " postgresql://shop:***@localhost/"),
     ],
 )
-def test_what_is_no_secret_is_shown(url: str, told: str) -> None:
+def test_what_is_no_secret_is_shown(url: str, expected: str) -> None:
     """People have to know which database is meant."""
-    assert without_password(url) == told
+    assert without_password(url) == expected
 
 
 READERS: dict[str, Callable[[str], object]] = {
@@ -95,14 +95,14 @@ def test_whoever_reads_a_url(reader: str, beginning: str, password: str, query: 
     """Neither what it says of the URL, nor its error, has a part of the password."""
     url = f"{beginning}shop:{password}@host/shop" + ("?secret=a" if query else "")
     try:
-        told = str(READERS[reader](url))
+        text = str(READERS[reader](url))
     except MutiraoError as error:
-        told = str(error)
-    assert not tells(told)
+        text = str(error)
+    assert not shows_part(text)
 
 
 def test_more_than_one_at() -> None:
-    """A password with an @ is refused before the driver tells its rest as a host."""
+    """A password with an @ is refused before the driver shows_part its rest as a host."""
     with pytest.raises(MutiraoError, match=r"more than one @ before its host; write @ .* as %40"):
         Mutirao("postgresql+psycopg://shop:p@ss@localhost/shop").store  # noqa: B018
     parsed, _ = parse_url("postgresql+psycopg://shop:p%40ss@localhost/shop")

@@ -39,7 +39,7 @@ def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 @pytest.mark.parametrize(
-    ("make", "variable", "value", "told"),
+    ("make", "variable", "value", "message"),
     [
         (SQS, "MUTIRAO_SQS_WAIT", "soon", "MUTIRAO_SQS_WAIT cannot be read: Expected `int`"),
         (SQS, "MUTIRAO_SQS_WAIT", "99", r"wait is 99.*\(options are from MUTIRAO_SQS_WAIT\)"),
@@ -52,11 +52,11 @@ def test_what_the_program_does_not_give(monkeypatch: pytest.MonkeyPatch) -> None
     ],
 )
 def test_what_cannot_be_used(
-    make: Make, variable: str, value: str, told: str, monkeypatch: pytest.MonkeyPatch
+    make: Make, variable: str, value: str, message: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is told with the variable's name, and without what may be a secret."""
     monkeypatch.setenv(variable, value)
-    with pytest.raises(ConfigurationError, match=told) as failure:
+    with pytest.raises(ConfigurationError, match=message) as failure:
         assert make().name, make()._options
     assert "secret" not in str(failure.value)
 
@@ -70,7 +70,7 @@ def test_parameters_of_a_url(said: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "given", "told"),
+    ("make", "given", "message"),
     [
         (RabbitMQ, {"prefix": 5}, "prefix cannot be used: Expected `str`, got `int`"),
         (RabbitMQ, {"url": b"amqp://me:secret@x/"}, "url cannot be used: Expected `str`"),
@@ -88,9 +88,9 @@ def test_parameters_of_a_url(said: str) -> None:
         (SQS, {"max_runtime": 0}, "max_runtime is 0; give seconds, from 1"),
     ],
 )
-def test_another_type(make: Make, given: dict[str, Any], told: str) -> None:
+def test_another_type(make: Make, given: dict[str, Any], message: str) -> None:
     """Is told at once, where the program gives it."""
-    with pytest.raises(ConfigurationError, match=told) as failure:
+    with pytest.raises(ConfigurationError, match=message) as failure:
         make(**given)
     assert "secret" not in str(failure.value)
 

@@ -1,4 +1,4 @@
-"""Jobs that a broker carries: doorbells are rung, answered by one, taken back where nobody does."""
+"""Jobs that a broker carries: doorbells are rung, and answered by one worker or taken back."""
 
 import asyncio
 from collections.abc import Sequence
@@ -167,7 +167,7 @@ class CarriedContract:
         assert await ring(store, seconds=6) == [two._replace(priority=3)]
 
     async def test_limits_hold(self, store: Store) -> None:
-        """What there is no room for is parked, and rung when it is called."""
+        """Jobs without room are parked, and rung when they are called."""
         await store.put_limit(Limit(1).on(task="greet"), now=NOW)
         bells = await rung(store, due(), due(), due("free"))
         worker = await join(store)

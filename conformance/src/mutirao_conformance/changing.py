@@ -51,7 +51,7 @@ class ChangeContract:
         assert await store.job(id) == before
 
     async def test_everything_at_once(self, store: Store) -> None:
-        """What is given is new for whoever looks and for the claim; the rest stays."""
+        """Given values are new for readers and for the claim; the rest stays."""
         [id] = await put(store, due(key="k", tags=("x",), args='{"n": 1}', timeout=9.0))
         before = await store.job(id)
         await change(store, id, **EVERYTHING)
@@ -91,7 +91,7 @@ class ChangeContract:
         assert (await take_one(store, worker, now=at(60))).id == ids[1]
 
     async def test_another_queue(self, store: Store) -> None:
-        """Who serves that takes it, and nobody else."""
+        """A worker that serves it takes the job, and nobody else."""
         ids = await put(store, due(), due())
         await change(store, ids[0], queue="q")
         worker = await join(store)
@@ -153,7 +153,7 @@ class ChangeContract:
             assert running.id == expected
 
     async def test_behind_a_limit_until_later(self, store: Store) -> None:
-        """What is due later waits for its time, and is in nobody's way."""
+        """A job that is due later waits for its time, and blocks nobody."""
         rule = await limited(store)
         ids = await put(store, *(due() for _ in range(3)))
         worker = await join(store)

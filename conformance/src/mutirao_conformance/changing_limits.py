@@ -21,7 +21,7 @@ from mutirao_conformance.limits import full, limited, of, states
 
 
 class ChangingLimitsContract:
-    """What is counted, and who may run, after a change."""
+    """The counted jobs, and those that may run, after a change."""
 
     async def test_what_runs_already_counts(self, store: Store) -> None:
         """A new limit holds from its first moment."""
@@ -54,7 +54,7 @@ class ChangingLimitsContract:
         assert len(await take(store, worker)) == 1
 
     async def test_removed(self, store: Store) -> None:
-        """What waited may go, and what ran gives back nothing that is not there."""
+        """Waiting jobs may go, and running ones give back nothing that is not there."""
         rule = await limited(store)
         await put(store, *(due() for _ in range(4)))
         worker = await join(store)
@@ -99,7 +99,7 @@ class ChangingLimitsContract:
         assert (await take_one(store, worker)).id == ids[1]
 
     async def test_in_code(self, store: Store) -> None:
-        """What was changed at run time stays until the code says something new."""
+        """A change at run time stays until the code has something new."""
         rule = Limit(5).on(task="greet")
         declared = {"origin": LimitOrigin.CODE, "now": NOW}
         await store.put_limit(rule, worker="w1", **declared)  # type: ignore[arg-type]

@@ -25,7 +25,7 @@ class ClaimingContract:
 
     @pytest.mark.parametrize("limit", [1, 3, 9, 10])
     async def test_the_limit_of_a_claim(self, store: Store, limit: int) -> None:
-        """Up to `limit` jobs, all lanes together, and fewer where there are no more."""
+        """Up to `limit` jobs of all lanes in total, and fewer where there are no more."""
         places = [("a", 1), ("b", 2), ("c", 3)]
         await put(store, *(due(queue=queue, priority=n) for queue, n in places for _ in range(3)))
         lanes = [lane(*place) for place in places]

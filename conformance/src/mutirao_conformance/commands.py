@@ -35,7 +35,7 @@ class CancelContract:
         assert ids_of(await take(store, await join(store))) == ids
 
     async def test_waiting_ones_end(self, store: Store) -> None:
-        """Due or not: finished at once, told in history, never claimed."""
+        """Due or not: finished at once, recorded in history, never claimed."""
         ids = await put(store, due(), due(run_at=FAR_AHEAD))
         assert sorted(await store.cancel(JobFilter(), now=at(5))) == ids
         for id in ids:
@@ -91,7 +91,7 @@ class CancelContract:
         assert (await store.job(claims[0].id)).state == JobState.CANCELLED
 
     async def test_a_job_may_finish_before_it_hears(self, store: Store) -> None:
-        """What has succeeded has succeeded."""
+        """A job that has succeeded stays so."""
         worker = await join(store)
         [id] = await put(store, due())
         claim = await take_one(store, worker)
@@ -101,7 +101,7 @@ class CancelContract:
 
     @pytest.mark.parametrize("kind", CUT_SHORT)
     async def test_a_flagged_job_does_not_wait_again(self, store: Store, kind: OutcomeKind) -> None:
-        """It is due at once instead, and whoever claims it is told."""
+        """It is due at once instead, and its next claim says so."""
         worker = await join(store)
         [id] = await put(store, due())
         claim = await take_one(store, worker)
@@ -114,7 +114,7 @@ class CancelContract:
         assert (await store.beat(worker, expiry=60, now=at(1))).cancelled == (again[:2],)
 
     async def test_the_flag_outlives_the_worker(self, store: Store) -> None:
-        """Rescued or given back, the next one to claim it is told."""
+        """Rescued or given back, its next claim says so."""
         worker = await join(store, expiry=1)
         ids = await put(store, due(), due(), due())
         claims = await take(store, worker)
@@ -127,7 +127,7 @@ class CancelContract:
         )
 
     async def test_finished_ones_stay_as_they_are(self, store: Store) -> None:
-        """What ended cannot be cancelled, and is not returned."""
+        """A finished job cannot be cancelled, and is not returned."""
         worker = await join(store)
         finals = [kind for kind in OutcomeKind if kind.final]
         ids = [id for kind in finals for id in await put_finished(store, worker, due(), kind=kind)]

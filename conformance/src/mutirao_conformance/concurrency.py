@@ -38,7 +38,7 @@ async def work(store: Store, worker: int) -> set[int]:
 
 
 class ConcurrencyContract:
-    """What must hold when two handles work on the same data."""
+    """The guarantees when two handles work on the same data."""
 
     async def test_every_job_is_claimed_once(self, store: Store, other_store: Store) -> None:
         """Two thousand jobs, eight claimers, two handles, odd batches."""
@@ -156,7 +156,7 @@ class ConcurrencyContract:
         assert sorted(finished + running) == sorted(ids)
 
     async def test_a_record_is_of_one_moment(self, store: Store, other_store: Store) -> None:
-        """Whoever looks while jobs run sees no attempt without its state, nor the reverse."""
+        """A reader sees no attempt without its state while jobs run, nor the reverse."""
         worker = await join(store)
         ids = await put(store, *(due() for _ in range(300)))
         seen: list[JobRecord] = []

@@ -2,7 +2,7 @@
 
 A driver binds parameters, reads columns, and says whose transaction a statement is in. So of each
 kind of statement there is the test with the most values, besides those of empty values, of very
-many, and of what is refused. What statements decide, their rules, is shown with another driver.
+many, and of refused ones. The rules of the statements themselves are tested with another driver.
 """
 
 from collections.abc import AsyncIterator, Sequence
@@ -34,7 +34,7 @@ from mutirao_conformance.transactions import TransactionContract
 
 @pytest.mark.asyncio
 class DriverContract(TransactionContract, InboxContract):
-    """What a driver decides: how values are bound and read, and whose transaction a call joins.
+    """The behaviour of a driver: binding and reading values, and joining a transaction.
 
     For a further driver of a database on which another one passes the whole of `StoreContract`:
     the SQL is the same there.
@@ -140,7 +140,7 @@ class DriverContract(TransactionContract, InboxContract):
     test_every_queue_by_state = CountsContract.test_every_queue_by_state
     test_the_oldest = CountsContract.test_the_oldest
     test_waiting_jobs_of_unknown_tasks = CountsContract.test_waiting_jobs_of_unknown_tasks
-    test_every_attempt_is_told = CountsContract.test_every_attempt_is_told
+    test_every_attempt_is_recorded = CountsContract.test_every_attempt_is_recorded
     test_waiting_ones_end = CancelContract.test_waiting_ones_end
     test_running_ones_are_flagged = CancelContract.test_running_ones_are_flagged
     test_parts_of_a_second = LeaseContract.test_parts_of_a_second
@@ -163,7 +163,7 @@ class DriverContract(TransactionContract, InboxContract):
 
     # Limits, graphs and results: each statement of them once, also in a handler's transaction.
     test_so_many_at_once = LimitsContract.test_so_many_at_once
-    test_each_value_apart = LimitsContract.test_each_value_apart
+    test_each_value_alone = LimitsContract.test_each_value_alone
     test_mixed_endings = LimitsContract.test_mixed_endings
     test_in_a_transaction = LimitsContract.test_in_a_transaction
     test_shown = LimitsContract.test_shown

@@ -1,4 +1,4 @@
-"""Endpoints: one delivery for each publication, what holds it, and what comes of attempts."""
+"""Endpoints: one delivery for each publication, what holds it, and the results of attempts."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -25,7 +25,7 @@ from mutirao.model.webhooks.endpoints import (
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.ports import Store
 from mutirao_conformance.kit import at, finish, ids_of, join, take, take_one
-from mutirao_conformance.topics import claim_told, fan_out, publish
+from mutirao_conformance.topics import arguments_of, fan_out, publish
 
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDazfgh01FGpY="  # noqa: S105 (of no endpoint)
 OTHER = "whsec_AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA="
@@ -34,15 +34,15 @@ SOON, LATER = at(10**9), at(2 * 10**9)  # deliveries are due by the database's c
 ERP, HOST = BreakerName("endpoint", "erp"), BreakerName("host", "example.org")
 
 
-def endpoint(id: str = "erp", **told: Any) -> Endpoint:
+def endpoint(id: str = "erp", **fields: Any) -> Endpoint:
     """Return an endpoint that wants all orders."""
     usual: dict[str, Any] = {"url": f"https://example.org/{id}", "topics": ("order.*",)}
-    return Endpoint(**{"id": id, "secret": SECRET, **usual, **told})
+    return Endpoint(**{"id": id, "secret": SECRET, **usual, **fields})
 
 
-def attempt(claim: Claim, status: int | None = 200, **told: Any) -> WebhookAttempt:
-    """Return what came of an attempt; without a status, nobody answered."""
-    args = claim_told(claim)
+def attempt(claim: Claim, status: int | None = 200, **fields: Any) -> WebhookAttempt:
+    """Return the result of an attempt; without a status, nobody answered."""
+    args = arguments_of(claim)
     failure = "silent" if status is None else None
     usual: dict[str, Any] = {
         "job": claim.id, "run": claim.run, "endpoint": args["endpoint"], "host": args["host"],
@@ -50,7 +50,7 @@ def attempt(claim: Claim, status: int | None = 200, **told: Any) -> WebhookAttem
         "truncated": False, "address": "192.0.2.1:443", "request_headers": {"Host": "example.org"},
         "ok": status is not None and status < 300,
     }  # fmt: skip
-    return WebhookAttempt(**usual | told)
+    return WebhookAttempt(**usual | fields)
 
 
 async def delivered(store: Store, worker: int, count: int = 1) -> list[int]:
@@ -91,26 +91,26 @@ async def of_task(store: Store, task: str) -> list[JobRecord]:
 
 
 async def fail(store: Store, worker: int, claims: list[Claim], status: int | None = 500) -> None:
-    """Let attempts fail, and be retried by the policy: not before LATER."""
+    """Make attempts fail, to be retried by the policy: not before LATER."""
     await came(store, [attempt(each, status) for each in claims])
     await finish(store, worker, claims, OutcomeKind.DEAD, now=SOON)
 
 
 class EndpointsContract:
-    """An endpoint is told once of each publication, and held as long as it only fails."""
+    """An endpoint gets each publication once, and is held as long as it only fails."""
 
     async def test_one_delivery_however_many_topics_match(self, store: Store) -> None:
-        """Its arguments say where it goes, beside what was published; nothing is copied."""
+        """Its arguments have the target and the payload; nothing is copied."""
         await store.put_endpoint(endpoint(topics=("*", "order.*", "order.placed")))
         await store.put_endpoint(endpoint("acme", tenant="acme"))
         await store.put_endpoint(endpoint("none", topics=("invoice.*",)))
         worker = await join(store)
         [id] = await delivered(store, worker)
         [claim] = await claimed(store, worker)
-        told = claim_told(claim)
-        assert (claim.task, told["endpoint"], told["host"]) == (WEBHOOK_TASK, "erp", "example.org")
-        assert told["event"]["id"] == id
-        assert told["payload"]["order_id"] == 7
+        args = arguments_of(claim)
+        assert (claim.task, args["endpoint"], args["host"]) == (WEBHOOK_TASK, "erp", "example.org")
+        assert args["event"]["id"] == id
+        assert args["payload"]["order_id"] == 7
         assert (await store.job(claim.id)).args == {"endpoint": "erp", "host": "example.org"}
 
     async def test_what_is_listed(self, store: Store) -> None:
@@ -128,7 +128,7 @@ class EndpointsContract:
         assert SECRET not in repr(found)
 
     async def test_secrets_are_kept_and_rotated(self, store: Store) -> None:
-        """Who changes the rest need not know it; who rotates keeps the previous one for long."""
+        """A change of the rest does not need it; a rotation keeps the previous one for long."""
         with pytest.raises(InvalidEndpoint, match="new_secret"):
             await store.put_endpoint(endpoint(secret=None), keep_secret=True)
         await store.put_endpoint(endpoint())
@@ -160,7 +160,7 @@ class EndpointsContract:
         assert not await store.resume_endpoint("nobody")
 
     async def test_a_breaker_opens_and_probes(self, store: Store) -> None:
-        """What fails is held; when it is time one is let through, and with it all."""
+        """Failing deliveries are held; when it is time one is let through, and then all."""
         await store.put_endpoint(endpoint())
         worker = await join(store)
         await delivered(store, worker, 6)
@@ -183,28 +183,28 @@ class EndpointsContract:
         assert ((await seen(store)).breaker, (await seen(store)).failing_since) == ("closed", None)
 
     async def test_what_was_delivered_is_completed_with_its_attempt(self, store: Store) -> None:
-        """In one commit; what is stale, or concerns a breaker, is left to whoever runs it."""
+        """In one commit; stale ones, and those that concern a breaker, are left to the worker."""
         await store.put_endpoint(endpoint())
         worker = await join(store)
         await delivered(store, worker, 5)
         first, stale, failed, last, free = await claimed(store, worker)
         done = [completion(first), completion(stale)._replace(run=stale.run + 1)]
-        told = [attempt(each) for each in (first, stale)]
-        recorded = await store.record_webhooks(told, TERMS, done, now=SOON)
+        attempts = [attempt(each) for each in (first, stale)]
+        recorded = await store.record_webhooks(attempts, TERMS, done, now=SOON)
         assert (recorded.acted, set(recorded.settled)) == (False, {first.id})
         assert (await store.job(first.id)).state == "succeeded"
-        told = [attempt(last), attempt(failed, 500)]
-        recorded = await store.record_webhooks(told, TERMS, [completion(last)], now=SOON)
+        attempts = [attempt(last), attempt(failed, 500)]
+        recorded = await store.record_webhooks(attempts, TERMS, [completion(last)], now=SOON)
         assert (recorded.acted, recorded.settled) == (False, set())
         assert (await store.job(last.id)).state == "running"
         await came(store, [attempt(failed._replace(run=2), 500)])
         for settled in (set(), {free.id}):  # the first success forgets what has failed
-            told = [attempt(free._replace(run=free.run + len(settled)))]
-            recorded = await store.record_webhooks(told, TERMS, [completion(free)], now=SOON)
+            attempts = [attempt(free._replace(run=free.run + len(settled)))]
+            recorded = await store.record_webhooks(attempts, TERMS, [completion(free)], now=SOON)
             assert (recorded.acted, set(recorded.settled)) == (False, settled)
 
     async def test_few_at_first(self, store: Store) -> None:
-        """What has arrived admits more, up to the limit; an open breaker begins anew."""
+        """Arrived deliveries admit more, up to the limit; an open breaker begins anew."""
         await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
         await store.put_endpoint(endpoint())
         worker = await join(store)
@@ -266,7 +266,7 @@ class EndpointsContract:
         assert ((await seen(store)).breaker, (await seen(store)).held) == ("half_open", 1)
 
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
-        """Its breaker counts for all of its endpoints together."""
+        """Its breaker counts for all of its endpoints in total."""
         for id in ("erp", "crm"):
             await store.put_endpoint(endpoint(id))
         worker = await join(store)
@@ -298,10 +298,10 @@ class EndpointsContract:
         worker = await join(store)
         first, second = await delivered(store, worker, 2)
         [claim] = await claimed(store, worker)
-        assert (claim_told(claim)["event"]["id"], claim.max_attempts) == (first, 3)
+        assert (arguments_of(claim)["event"]["id"], claim.max_attempts) == (first, 3)
         await fail(store, worker, [claim])  # it is dead, and the next one goes on
         [claim] = await claimed(store, worker)
-        assert claim_told(claim)["event"]["id"] == second
+        assert arguments_of(claim)["event"]["id"] == second
         found, [sent] = await seen(store), await store.endpoints_to_send(["erp"])
         assert isinstance(sent, Endpoint)
         for each in (found, sent):
@@ -332,7 +332,7 @@ class EndpointsContract:
         assert (await store.job(second.id)).attempts[0].status == 200
 
     async def test_gone_is_disabled(self, store: Store) -> None:
-        """410: no more deliveries are made, those there are held, and somebody is told."""
+        """410: no more deliveries are made, those there are held, and a job announces it."""
         await store.put_endpoint(endpoint(tenant="acme"))
         worker = await join(store)
         for _ in range(2):
@@ -343,8 +343,8 @@ class EndpointsContract:
         found = await seen(store)
         assert (found.active, found.disabled_reason) == (False, "it answered 410 Gone")
         assert found.disabled_at == SOON
-        [told] = await of_task(store, task_of(DISABLED_TOPIC))
-        assert (told.args["endpoint"], told.tenant) == ("erp", "acme")
+        [news] = await of_task(store, task_of(DISABLED_TOPIC))
+        assert (news.args["endpoint"], news.tenant) == ("erp", "acme")
         await publish(store, tenant="acme")
         await fan_out(store, await take_one(store, worker))
         others = await store.jobs(JobFilter(task=WEBHOOK_TASK))

@@ -60,7 +60,7 @@ AWKWARD = [
 
 
 class Interrupted(Exception):
-    """What a caller's own iterable raises."""
+    """The error of a caller's own iterable."""
 
 
 def interrupted(jobs: int) -> Iterator[NewJob]:
@@ -126,7 +126,7 @@ class EnqueueingContract:
     async def test_all_or_none_when_the_iterable_fails(
         self, store: Store, face: Face, before: int
     ) -> None:
-        """What the iterable raises reaches the caller, and no job was written."""
+        """An error of the iterable reaches the caller, and no job was written."""
         with pytest.raises(Interrupted):
             await enqueue(store, face, interrupted(before))
         assert await store.jobs(JobFilter()) == []
@@ -211,11 +211,11 @@ class EnqueueingContract:
             assert record.enqueued_at.tzinfo is not None
 
     async def test_enqueued_at_is_the_time_of_the_call(self, store: Store) -> None:
-        """Told by the database's clock, whatever the job's `run_at`."""
+        """Taken from the database's clock, whatever the job's `run_at`."""
         first, second = await put(store, due()), await put(store, due(run_at=FAR_AHEAD))
         earlier, later = await store.job(first[0]), await store.job(second[0])
-        apart = (later.enqueued_at - earlier.enqueued_at).total_seconds()
-        assert 0 <= apart < SLACK
+        seconds = (later.enqueued_at - earlier.enqueued_at).total_seconds()
+        assert 0 <= seconds < SLACK
 
     @pytest.mark.parametrize("name", AWKWARD)
     async def test_awkward_names(self, store: Store, name: str) -> None:
@@ -257,7 +257,7 @@ class EnqueueingContract:
 
     @pytest.mark.parametrize("conn", [object(), "postgresql://", 7, {}], ids=lambda c: str(type(c)))
     async def test_other_connections_are_refused(self, store: Store, conn: object) -> None:
-        """What is no accepted connection raises, and names what was given; nothing is written."""
+        """Another object raises an error that names it; nothing is written."""
         with pytest.raises(UnsupportedConnection, match=type(conn).__name__):
             await store.aenqueue([due()], conn)
         assert await store.jobs(JobFilter()) == []

@@ -1,4 +1,4 @@
-"""Events: what a transport must do that tells of them."""
+"""Events: the contract of a transport that publishes them."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -36,16 +36,16 @@ async def listening(
 
 @pytest.mark.asyncio
 class EventsContract:
-    """What every transport that tells of events must do. A backend gives two fixtures.
+    """The contract of every transport that publishes events. A backend gives two fixtures.
 
-    `transport`: one that tells, with what events need declared. `unreachable`: one whose broker is
-    away.
+    `transport`: one that publishes, with its exchanges or topics declared. `unreachable`: one whose
+    broker is away.
     """
 
     async def test_everything_comes(self, transport: TellsEvents) -> None:
-        """As it was told, to each who listens."""
+        """As it was published, to each listener."""
         assert transport.tells
-        told = event(
+        published = event(
             kind=EventKind.DEAD,
             attempt=3,
             worker="host:1",
@@ -53,11 +53,11 @@ class EventsContract:
             error="ValueError: é \U0001f600",
         )
         async with listening(transport) as one, listening(transport) as other:
-            transport.tell(told)
-            assert await one.take() == await other.take() == told
+            transport.tell(published)
+            assert await one.take() == await other.take() == published
 
     async def test_of_no_task(self, transport: TellsEvents) -> None:
-        """What cannot be read has none; it is of its kind and queue all the same."""
+        """An unreadable job has none; it is of its kind and queue all the same."""
         kinds = [EventKey("dead", None, "mail é")]
         async with listening(transport, kinds) as feed:
             transport.tell(event(kind=EventKind.DEAD, task=""))
@@ -90,7 +90,7 @@ class EventsContract:
             assert {(await feed.take()).job for _ in range(3)} == {"dead", "long", "exact"}
 
     async def test_nobody_listens(self, transport: TellsEvents) -> None:
-        """Then an event is gone; and what was told before the block is none of its."""
+        """Then an event is gone; and events from before the block are not received."""
         async with listening(transport) as feed:
             transport.tell(event("before"))
             await feed.take()
@@ -105,12 +105,12 @@ class EventsContract:
         async with listening(transport, most=2) as feed:
             for n in range(5):
                 transport.tell(event(str(n)))
-            while feed.drops.number < 3:  # noqa: ASYNC110 (nothing else is told of them)
+            while feed.drops.number < 3:  # noqa: ASYNC110 (nothing announces them)
                 await asyncio.sleep(0)
             assert [(await feed.take()).job for _ in range(2)] == ["0", "1"]
 
     async def test_the_broker_is_away(self, unreachable: TellsEvents) -> None:
-        """Who tells is not held up; who would listen is told."""
+        """Publishing does not wait; listening raises an error."""
         unreachable.tell(event())
         with pytest.raises(TransportUnavailable):
             async with unreachable.listen(ALL, EventFeed(9)):

@@ -34,7 +34,7 @@ from mutirao_conformance.kit import (
     take,
     take_one,
 )
-from mutirao_conformance.topics import claim_told
+from mutirao_conformance.topics import arguments_of
 
 
 def of(tenant: object, **options: Any) -> NewJob:
@@ -91,7 +91,7 @@ class FairnessContract:
         assert ids_of(claims) == [ids[3], ids[4], ids[2], ids[5], ids[1], ids[0]]
 
     async def test_fair_in_time(self, store: Store) -> None:
-        """What is due later waits, and keeps nothing of its tenant or of others waiting."""
+        """A job that is due later waits, and keeps nothing of its tenant or of others waiting."""
         later = of("a", priority=-1, run_at=at(60))
         ids = await put(store, later, of("a"), of("b", run_at=at(30)), of("c"))
         worker = await join(store)
@@ -138,7 +138,7 @@ class FairnessContract:
         assert (claim.lane, claim.queue) == (heads[0].lane.queue, "q")
 
     async def test_fair_comes_back(self, store: Store) -> None:
-        """What is retried, snoozed, released or rescued takes turns again."""
+        """A retried, snoozed, released or rescued job takes turns again."""
         await put(store, *(of(name) for name in "aaaab"))
         worker = await join(store)
         claims = await take(store, worker)
@@ -230,7 +230,7 @@ class FairnessContract:
         assert await stands(store, first) == (GraphState.RUNNING, "fair")
 
     async def test_fair_declared(self, store: Store) -> None:
-        """What is enqueued without knowing of it takes turns too, once somebody said so."""
+        """Jobs enqueued without knowing of it take turns, too, once a worker has declared it."""
         await store.declare_fairness({"fair": "tenant", "greet": None})
         job = due("fair", args='{"tenant":"a"}')
         for _ in range(9):
@@ -243,8 +243,8 @@ class FairnessContract:
         heads = await store.lanes(None, now=NOW)
         assert "default" in [head.lane.queue for head in heads]
 
-    async def test_fair_late_ones_wait_apart(self, store: Store) -> None:
-        """What is tried again waits by time in the plain lane, if that is asked for."""
+    async def test_fair_late_ones_wait_separately(self, store: Store) -> None:
+        """A retry waits by time in the plain lane, if that is asked for."""
         worker = await join(store)
         late = await _put_late(store, worker, "aab")
         fresh = await put(store, of("a"), of("c"))
@@ -257,8 +257,8 @@ class FairnessContract:
         assert sorted(ids_of(claims)) == fresh
         assert {claim.lane for claim in claims} == {fair_lane("default")}
 
-    async def test_fair_late_ones_stay_apart(self, store: Store) -> None:
-        """Whatever becomes of them, until they have ended."""
+    async def test_fair_late_ones_stay_separate(self, store: Store) -> None:
+        """Until they have ended, whatever their outcomes."""
         worker = await join(store)
         [id] = await _put_late(store, worker, "a")
         [claim] = await take(store, worker)
@@ -274,7 +274,7 @@ class FairnessContract:
 
     @pytest.mark.parametrize("how", ["released", "snoozed", "parked"])
     async def test_fair_held_is_not_late(self, store: Store, how: str) -> None:
-        """What was not tried takes a turn, however long it was held."""
+        """A job that was not tried takes a turn, however long it was held."""
         await put(store, of("a"), of("a"))
         if how == "parked":
             await store.put_limit(Limit(1, by="tenant").on(task="fair"), now=NOW)
@@ -322,7 +322,7 @@ class FairnessContract:
         [late] = lanes.values()
         first = await store.claim(worker, [fresh, late], 3, now=SOON)
         then = await store.claim(worker, [late, fresh], 3, now=SOON)
-        assert {claim_told(claim)["endpoint"] for claim in first} == {"a", "b", "c"}
+        assert {arguments_of(claim)["endpoint"] for claim in first} == {"a", "b", "c"}
         assert [claim.attempt for claim in first + then] == [1, 1, 1, 2, 2, 2]
 
     async def test_fair_two_claim_at_once(self, store: Store, other_store: Store) -> None:
@@ -344,12 +344,12 @@ class FairnessContract:
 
 
 def _late(claim: Claim) -> Settlement:
-    """Return the settlement of a failed attempt whose job is tried again at once, apart."""
+    """Return the settlement of a failed attempt whose job is retried at once, separately."""
     return Settlement(claim.id, claim.run, Outcome(OutcomeKind.RETRIED, after=0.0, apart=True))
 
 
 async def _put_late(store: Store, worker: int, names: str) -> list[int]:
-    """Have a job of each of these tenants fail once, which is tried again at once, apart."""
+    """Make a job of each of these tenants fail once, which is retried at once, separately."""
     ids = await put(store, *(of(name) for name in names))
     claims = await take(store, worker)
     assert await store.settle(worker, [*map(_late, claims)], now=NOW) == set(ids)

@@ -1,4 +1,4 @@
-"""Federation: hosts with their limits and probes, and what they were told last."""
+"""Federation: hosts with their limits and probes, and the last activities sent to them."""
 
 from datetime import datetime, timedelta
 
@@ -29,7 +29,7 @@ def delivery(host: str = HOST) -> NewJob:
 
 
 async def fail_host(store: Store, seconds: float = 0) -> None:
-    """Let the host fail."""
+    """Make the host fail."""
     known = await store.host(HOST)
     seen = None if known is None else known.changed_at
 
@@ -70,7 +70,7 @@ class FederationContract:
         assert len(await take(store, worker, limit=10, now=at(12))) == 2
 
     async def test_the_first_of_many_failures_counts(self, store: Store) -> None:
-        """Whoever began before it has nothing to say; what changes nothing is not written."""
+        """Attempts that began before it are ignored; an unchanged state is not written."""
         await fail_host(store)
         before = await store.host(HOST)
         after = await store.change_host(

@@ -277,7 +277,7 @@ class GraphsContract:
 
     @pytest.mark.parametrize("kind", [DEAD, CANCELLED])
     async def test_compensate(self, store: Store, kind: OutcomeKind) -> None:
-        """What waits is cancelled, what runs goes on, then all that succeeded is undone."""
+        """Waiting steps are cancelled, running ones go on, then all that succeeded is undone."""
 
         def doing(n: int) -> Step:
             return step(a(n), compensate=taking(args=f'{{"undo": {n}}}'))
@@ -314,7 +314,7 @@ class GraphsContract:
         assert await states(store, ids) == [JobState.DEAD, JobState.CANCELLED]
 
     async def test_cancelling_a_graph(self, store: Store) -> None:
-        """What waits is over, what runs is told; another graph is left alone."""
+        """Waiting steps end, running ones are flagged; another graph is left alone."""
         ids = await write_graph(store, chain(a(), group(a(), a()), a()))
         others = await write_graph(store, chain(a(), a()))
         worker = await join(store)

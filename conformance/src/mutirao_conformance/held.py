@@ -15,7 +15,7 @@ from mutirao_conformance.endpoints import (
     seen,
 )
 from mutirao_conformance.kit import finish, join, take
-from mutirao_conformance.topics import claim_told, fan_out, publish
+from mutirao_conformance.topics import arguments_of, fan_out, publish
 
 
 async def delivered_anyhow(store: Store, worker: int) -> list[int]:
@@ -32,8 +32,8 @@ async def one_by_one(store: Store, worker: int) -> list[tuple[str, int]]:
     """Do all that is due, each before the next is claimed; return endpoints and publications."""
     order = []
     while claims := await claimed(store, worker):
-        told = [claim_told(claim) for claim in claims]
-        order += [(each["endpoint"], each["event"]["id"]) for each in told]
+        args = [arguments_of(claim) for claim in claims]
+        order += [(each["endpoint"], each["event"]["id"]) for each in args]
         await came(store, [attempt(each) for each in claims])
         await finish(store, worker, claims, now=SOON)
     return order
@@ -65,7 +65,7 @@ class HeldContract:
         worker = await join(store)
         published = await delivered_anyhow(store, worker)
         [failing] = await claimed(store, worker)
-        published.remove(claim_told(failing)["event"]["id"])
+        published.remove(arguments_of(failing)["event"]["id"])
         silent = lets_out == "its host's probe"
         again = [failing._replace(run=failing.run + n) for n in range(5 if silent else 2)]
         await came(store, [attempt(each, None if silent else 500) for each in again])

@@ -45,7 +45,7 @@ class LeaseContract:
         assert await store.lease("prune", 2, ttl=5, every=100, now=at(100))
 
     async def test_trying_changes_nothing(self, store: Store) -> None:
-        """Who was refused has not put the duty off for anybody."""
+        """A refused worker has not put the duty off for anybody."""
         assert await store.lease("rescue", 1, ttl=10, every=10, now=NOW)
         for second in range(1, 10):
             assert not await store.lease("rescue", 2, ttl=99, every=10, now=at(second))
@@ -53,14 +53,14 @@ class LeaseContract:
         assert await store.lease("rescue", 2, ttl=10, every=10, now=at(10))
 
     async def test_who_else_holds_it(self, store: Store) -> None:
-        """Others are told for how long; not who holds it, nor anybody while nobody does."""
+        """Others learn for how long; not who holds it, nor anything while nobody does."""
         assert await store.held_elsewhere("relay", 2, now=NOW) == 0
         assert await store.lease("relay", 1, ttl=30, every=0, now=NOW)
         assert await store.held_elsewhere("relay", 2, now=at(10)) == pytest.approx(20, abs=0.01)
         assert await store.held_elsewhere("relay", 1, now=at(10)) == 0
         assert await store.held_elsewhere("relay", 2, now=at(30)) == 0
 
-    async def test_a_heartbeat_tells_it_too(self, store: Store) -> None:
+    async def test_a_heartbeat_returns_it_too(self, store: Store) -> None:
         """Of the duty that it names, in the same statement."""
         one, other = await join(store), await join(store)
         assert await store.lease("relay", one, ttl=30, every=0, now=NOW)
@@ -97,7 +97,7 @@ class LeaseContract:
 
 
 class UpkeepContract:
-    """What keeps a store in order, and its handles."""
+    """The upkeep of a store, and its handles."""
 
     async def test_the_tables_fit(self, store: Store) -> None:
         """A store that is ready for the code says nothing."""

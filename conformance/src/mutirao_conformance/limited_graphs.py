@@ -26,7 +26,7 @@ def last(**options: object) -> NewJob:
 
 
 class LimitedGraphsContract:
-    """`Store.enqueue_graph` and `Store.put_limit` together."""
+    """`Store.enqueue_graph` and `Store.put_limit` in combination."""
 
     async def test_limited_members_and_what_follows(self, store: Store) -> None:
         """No more members run than may; what follows waits for those that were parked, too."""
@@ -81,7 +81,7 @@ class LimitedGraphsContract:
         assert (await store.job(second)).state is JobState.BLOCKED
 
     async def test_given_up_while_parked(self, store: Store) -> None:
-        """Where a graph is undone, what waits for room is cancelled and leaves its limit."""
+        """Where a graph is undone, steps that wait for room are cancelled, and leave it."""
         rule = await limited(store)
         composed = group(due(), due(), step(last(), on_dead=OnDead.COMPENSATE))
         first, parked, bad = await write_graph(store, composed)

@@ -101,7 +101,7 @@ class LimitsContract:
         assert [id - ids[0] for id in ids_of(claims)] == [0, 1, 2, 20, 21, 22, 40]
         assert len(await take(store, worker, 100)) == 8
 
-    async def test_each_value_apart(self, store: Store) -> None:
+    async def test_each_value_alone(self, store: Store) -> None:
         """By an argument, each value has its own; one that is missing is a value like others."""
         rule = await limited(store, 1, by="tenant")
         jobs = [of("a"), of("a"), of(7), of("7"), of(None), due(), of({"x": 1}), of("á")]
@@ -113,7 +113,7 @@ class LimitsContract:
         assert (await full(store, rule.name, "á")).running == 1
 
     async def test_others_pass(self, store: Store) -> None:
-        """What waits for a limit is not in the way of those behind it, nor of other tasks."""
+        """Jobs that wait for a limit do not block those behind them, nor other tasks."""
         await limited(store)
         ids = await put(store, *(due() for _ in range(30)), due("other"), due(queue="q"))
         worker = await join(store)
@@ -166,7 +166,7 @@ class LimitsContract:
         assert (await take_one(store, worker)).id == ids[1]
 
     async def test_mixed_endings(self, store: Store) -> None:
-        """Jobs that end and jobs that wait again, settled together, all give back."""
+        """Jobs that end and jobs that wait again, settled in one batch, all give back."""
         rule = await limited(store, 4)
         await put(store, *(due() for _ in range(8)))
         worker = await join(store)
@@ -188,7 +188,7 @@ class LimitsContract:
         assert (await take_one(store, worker)).id == ids[0]
 
     async def test_a_stale_settlement_frees_nothing(self, store: Store) -> None:
-        """What another run holds by now stays held."""
+        """The slot that another run holds by now stays held."""
         rule = await limited(store)
         await put(store, due(), due())
         worker = await join(store)
@@ -246,7 +246,7 @@ class LimitsContract:
         assert (await full(store, rule.name)).parked == 0
 
     async def test_replaced_while_blocked(self, store: Store) -> None:
-        """Whoever replaces a blocked job waits in its stead; nothing of that one stays."""
+        """A job that replaces a blocked one waits in its stead; nothing of that one stays."""
         rule, worker = await limited(store), await join(store)
         await put(store, due())
         first = await take_one(store, worker)

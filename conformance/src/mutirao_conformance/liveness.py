@@ -69,7 +69,7 @@ class WorkersContract:
         assert await store.deployed("shop@1", now=at(17)) == []
 
     async def test_alive_or_not(self, store: Store) -> None:
-        """Told by the database's clock; the dead are listed until they are rescued from."""
+        """Decided by the database's clock; the dead are listed until they are rescued from."""
         past = await store.register(newcomer(), expiry=15, now=LONG_AGO)
         present = await store.register(newcomer(), expiry=SLACK)
         alive = {worker.id: worker.alive for worker in await store.workers()}
@@ -205,7 +205,7 @@ class RescueContract:
         assert await store.settle(alive, batch, now=at(10_010)) == set(ids_of(ours))
 
     async def test_a_new_run_and_a_lost_attempt(self, store: Store) -> None:
-        """The attempt stays counted and is told in history; the next claim continues the run."""
+        """The attempt stays counted and is kept in history; the next claim continues the run."""
         vanished, alive = await join(store, expiry=1), await join(store, expiry=600)
         [id] = await put(store, due())
         claim = await take_one(store, vanished)
@@ -240,7 +240,7 @@ class RescueContract:
         assert ids_of(await take(store, alive, now=NOW)) == ids
 
     async def test_out_of_attempts_too(self, store: Store) -> None:
-        """Whoever claims it next decides; the store does not let it die."""
+        """The next worker that claims it decides; the store does not bury it."""
         [id] = await put(store, due(max_attempts=1))
         vanished, alive = await join(store, expiry=1), await join(store, expiry=600)
         await take_one(store, vanished)
@@ -249,7 +249,7 @@ class RescueContract:
         assert (claim.id, claim.attempt, claim.max_attempts) == (id, 2, 1)
 
     async def test_twice_is_once(self, store: Store) -> None:
-        """What was rescued is not rescued again."""
+        """A rescued job is not rescued again."""
         await put(store, due())
         await take_one(store, await join(store, expiry=1))
         assert len(await store.rescue(now=at(60))) == 1

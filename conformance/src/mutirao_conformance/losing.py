@@ -79,19 +79,19 @@ class LosingContract:
     async def test_starts_after_a_loss_are_noted(self, store: Store) -> None:
         """A rescue counts for a worker that had begun; for all others the first one does."""
         await put(store, due())
-        told = list[tuple[int, int]]()
+        counts = list[tuple[int, int]]()
         for n in range(12):
             worker = await join(store, expiry=1, now=at(10 * n))
             claim = await take_one(store, worker, now=at(10 * n))
             workers, unbegun = lost_workers.read(claim.lost)
-            told.append((workers, claim.attempt - unbegun))
+            counts.append((workers, claim.attempt - unbegun))
             if n >= 9:
                 noted = {"lost": lost_workers.noted(workers), "attempt": claim.attempt - unbegun}
                 assert await store.note_start(worker, claim.id, claim.run, **noted)
                 assert not await store.note_start(worker, claim.id, claim.run + 1, **noted)
                 assert not await store.note_start(worker + 1, claim.id, claim.run, **noted)
             await store.rescue(now=at(10 * n + 5))
-        assert told == [(0, 1), *[(1, 2)] * 9, (2, 3), (3, 4)]
+        assert counts == [(0, 1), *[(1, 2)] * 9, (2, 3), (3, 4)]
 
     async def test_a_noted_start_that_is_given_back(self, store: Store) -> None:
         """Has ended no worker; an outcome ends the count."""

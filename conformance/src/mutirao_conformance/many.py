@@ -24,7 +24,7 @@ from mutirao_conformance.endpoints import (
 )
 from mutirao_conformance.kit import NOW, at, join
 from mutirao_conformance.schedules import order, plan, scheduled, tick
-from mutirao_conformance.topics import claim_told, subscription
+from mutirao_conformance.topics import arguments_of, subscription
 
 MANY = 1_000
 
@@ -69,7 +69,7 @@ class ManyContract:
         assert await plan_many(store) == []
 
     async def test_many_schedules_that_make_jobs(self, store: Store) -> None:
-        """What each decision makes is its own schedule's."""
+        """The jobs of each decision are its own schedule's."""
         await plan_many(store, *(scheduled(name) for name in "abc"))
         run = {n: partial(schedule_rules.run_now, name=n) for n in "ca"}
         done = dict(zip(run, await store.amend_schedules(run, now=at(1)), strict=True))
@@ -131,7 +131,7 @@ class ManyContract:
         await store.put_subscriptions([])
 
     async def test_declared_subscriptions(self, store: Store) -> None:
-        """What was changed at run time stays until the code says something else."""
+        """A change at run time stays until the code has something else."""
         declared = [subscription(id) for id in "ab"]
         await store.put_subscriptions(declared, worker="w", now=NOW)
         await store.put_subscription(subscription("a", tenant="acme"), now=at(1))
@@ -178,12 +178,12 @@ class ManyContract:
             await store.put_endpoints([endpoint("a"), endpoint("b")], keep_secrets=["b"])
         assert await store.endpoints() == []
 
-    async def test_many_endpoints_are_told(self, store: Store) -> None:
+    async def test_many_endpoints_get_deliveries(self, store: Store) -> None:
         """Each gets its delivery of what is published, once."""
         worker = await join(store)
         topics = ("order.*", "*")
         await store.put_endpoints([endpoint(f"e{n}", topics=topics) for n in range(5)])
         await store.put_endpoints([endpoint(f"e{n}", topics=topics) for n in range(5)])
         await delivered(store, worker)
-        told = [claim_told(each)["endpoint"] for each in await claimed(store, worker)]
-        assert sorted(told) == [f"e{n}" for n in range(5)]
+        receivers = [arguments_of(each)["endpoint"] for each in await claimed(store, worker)]
+        assert sorted(receivers) == [f"e{n}" for n in range(5)]

@@ -1,4 +1,4 @@
-"""Wake-ups: what a notifier must do, although workers never depend on it."""
+"""Wake-ups: the contract of a notifier, on which workers never depend."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -47,7 +47,7 @@ async def until(wakes: AsyncIterator[Wake], queue: str) -> Wake:
 
 @pytest.mark.asyncio
 class NotifierContract:
-    """What every notifier must do. A backend gives three fixtures.
+    """The contract of every notifier. A backend gives three fixtures.
 
     `store`: an empty store. `notifier`: one that listens to that store's data. `unreachable`: a
     notifier of the same kind for data that cannot be reached.
@@ -73,7 +73,7 @@ class NotifierContract:
 
     @both_faces
     async def test_a_batch_wakes(self, store: Store, notifier: Notifier, face: Face) -> None:
-        """Jobs for many lanes in one call: whoever serves any of them is told to look."""
+        """Jobs for many lanes in one call: every worker that serves any of them is woken."""
         await join(store, expiry=IDLE, now=None)
         for queue in ("q-0", "q-29"):
             async with listening(notifier) as wakes:
@@ -125,7 +125,7 @@ class NotifierContract:
                 await until(wakes, "default")
 
     async def test_a_cancelled_wait(self, store: Store, notifier: Notifier) -> None:
-        """A worker that is told to stop while it waits gets away."""
+        """A worker that is stopped while it waits ends."""
         async with listening(notifier) as wakes:
             started = asyncio.Event()
 

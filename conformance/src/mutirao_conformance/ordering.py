@@ -1,4 +1,4 @@
-"""Deliveries in the order of what was published: those of one key, one after another."""
+"""Deliveries in the order of publications: those of one key, one after another."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from mutirao.ports import Store
 from mutirao_conformance.kit import NOW, at, ended, finish, join, take
 from mutirao_conformance.topics import (
     TOPIC,
-    claim_told,
+    arguments_of,
     deliveries,
     fan_out,
     publish,
@@ -32,7 +32,7 @@ async def in_order(store: Store, when_dead: WhenDead = STOP, **options: Any) -> 
     await subscribe(store, asked)
 
 
-async def told(store: Store, worker: int, *orders: object) -> list[int]:
+async def fanned_out(store: Store, worker: int, *orders: object) -> list[int]:
     """Publish something of each of these orders, and fan out, the last one first."""
     ids = [await publish(store, payload=json.dumps({"order": {"id": each}})) for each in orders]
     claims = await take(store, worker)
@@ -54,7 +54,7 @@ async def dies_in_order(store: Store) -> int:
     """
     await in_order(store)
     worker = await join(store)
-    await told(store, worker, 7, 7)
+    await fanned_out(store, worker, 7, 7)
     await finish(store, worker, await next_ones(store, worker), OutcomeKind.DEAD, now=LATER)
     assert await next_ones(store, worker) == []
     return worker
@@ -62,7 +62,7 @@ async def dies_in_order(store: Store) -> int:
 
 def publications(claims: Sequence[Claim]) -> list[int]:
     """Return which publications these are deliveries of."""
-    return sorted(claim_told(claim)["event"]["id"] for claim in claims)
+    return sorted(arguments_of(claim)["event"]["id"] for claim in claims)
 
 
 async def states(store: Store) -> list[str]:
@@ -79,7 +79,7 @@ class OrderingContract:
         await in_order(store)
         await subscribe(store, "audit")
         worker = await join(store)
-        first, second, other, third = await told(store, worker, 7, 7, "8", 7)
+        first, second, other, third = await fanned_out(store, worker, 7, 7, "8", 7)
         claims = await next_ones(store, worker)
         mine = [claim for claim in claims if claim.task == "mail"]
         assert len(claims) - len(mine) == 4
@@ -101,7 +101,7 @@ class OrderingContract:
         """A claim that meets only such says that others may be due in their lane."""
         await in_order(store)
         worker = await join(store)
-        first, *_, other = await told(store, worker, 7, 7, 7, 8)
+        first, *_, other = await fanned_out(store, worker, 7, 7, 7, 8)
         assert publications(await take(store, worker, 1, now=LATER)) == [first]
         found = await take(store, worker, 2, now=LATER)
         assert found == []
@@ -110,19 +110,19 @@ class OrderingContract:
         assert publications(await take(store, worker, 2, now=LATER)) == [other]
 
     async def test_each_once(self, store: Store) -> None:
-        """Who comes to a publication tells those before it, too, and none of them twice."""
+        """A fan-out makes the deliveries of earlier publications, too, and none of them twice."""
         await in_order(store, filter={"order.id": {"in": [7, 8]}})
         worker = await join(store)
-        ids = await told(store, worker, 7, 9, 7, 8)
+        ids = await fanned_out(store, worker, 7, 9, 7, 8)
         assert [len(await deliveries(store, id)) for id in ids] == [1, 0, 1, 1]
-        later = await told(store, worker, 7)
+        later = await fanned_out(store, worker, 7)
         assert [len(await deliveries(store, id)) for id in later] == [1]
 
     async def test_without_a_value(self, store: Store) -> None:
-        """There is no order where what was published does not say by what."""
+        """There is no order where the payload lacks the value."""
         await in_order(store)
         worker = await join(store)
-        ids = await told(store, worker, None, None)
+        ids = await fanned_out(store, worker, None, None)
         ids.append(await publish(store, payload="{}"))
         await fan_out(store, (await take(store, worker, 1))[0])
         assert publications(await next_ones(store, worker)) == ids
@@ -131,12 +131,12 @@ class OrderingContract:
         """Until it is redriven and that one has ended; other keys go on, and new ones wait, too."""
         await in_order(store)
         worker = await join(store)
-        first, second, _ = await told(store, worker, 7, 7, 8)
+        first, second, _ = await fanned_out(store, worker, 7, 7, 8)
         claims = await next_ones(store, worker)
         dead = next(claim for claim in claims if publications([claim]) == [first])
         await finish(store, worker, [dead], OutcomeKind.DEAD, now=LATER)
         await finish(store, worker, [each for each in claims if each is not dead], now=LATER)
-        third, other = await told(store, worker, 7, 8)
+        third, other = await fanned_out(store, worker, 7, 8)
         assert publications(await next_ones(store, worker)) == [other]
         [record] = await store.subscriptions()
         assert (record.order_by, record.when_dead) == ("order.id", STOP)
@@ -159,7 +159,7 @@ class OrderingContract:
         """Where the subscription says so, also if it says so later."""
         await in_order(store, CONTINUE)
         worker = await join(store)
-        _, second, third = await told(store, worker, 7, 7, 7)
+        _, second, third = await fanned_out(store, worker, 7, 7, 7)
         claims = await next_ones(store, worker)
         await finish(store, worker, claims, OutcomeKind.DEAD, now=LATER)
         claims = await next_ones(store, worker)
@@ -172,10 +172,10 @@ class OrderingContract:
         assert publications(await next_ones(store, worker)) == [third]
 
     async def test_cancelled_while_it_waits(self, store: Store) -> None:
-        """Who waits for a cancelled one waits for what that waited for."""
+        """A delivery behind a cancelled one waits for the one before that."""
         await in_order(store)
         worker = await join(store)
-        _, second, third = await told(store, worker, 7, 7, 7)
+        _, second, third = await fanned_out(store, worker, 7, 7, 7)
         claims = await next_ones(store, worker)
         [(_, waiting)] = await deliveries(store, second)
         assert await store.cancel(JobFilter(ids=(waiting,))) != []
@@ -184,10 +184,10 @@ class OrderingContract:
         assert publications(await next_ones(store, worker)) == [third]
 
     async def test_replayed_at_the_end(self, store: Store) -> None:
-        """A replay comes after what there is of its key, in the order of the publications."""
+        """A replay comes after the existing deliveries of its key, in the order of publications."""
         await in_order(store)
         worker = await join(store)
-        first, second = await told(store, worker, 7, 7)
+        first, second = await fanned_out(store, worker, 7, 7)
         made = await store.replay(Replay(subscription="mail", topic=TOPIC, since=NOW), 0)
         assert made.deliveries == 2
         for publication in (first, second, first, second):
@@ -195,7 +195,7 @@ class OrderingContract:
             assert publications(claims) == [publication]
             await finish(store, worker, claims, now=LATER)
 
-    async def test_told_by_several_at_once(self, store: Store) -> None:
+    async def test_fanned_out_by_several_at_once(self, store: Store) -> None:
         """Each publication once, whichever workers come to which of them at once."""
         await in_order(store)
         worker = await join(store)

@@ -1,4 +1,4 @@
-"""Schedules that are paused by their jobs: by what a handler says, and by deaths in a row."""
+"""Schedules that are paused by their jobs: by a handler, and by deaths in a row."""
 
 from collections.abc import Sequence
 from datetime import timedelta
@@ -79,7 +79,7 @@ class PausingContract:
         assert sorted(paused) == [False, False, False, True]
 
     async def test_a_stale_one_stops_nothing(self, store: Store) -> None:
-        """Whoever has the job now decides."""
+        """The worker that has the job now decides."""
         worker = await join(store, expiry=1e9)
         await plan(store, scheduled())
         await tick(store, 10)
@@ -92,13 +92,13 @@ class PausingContract:
         """They are only cancelled, whatever their metadata says; so where it was removed."""
         worker = await join(store, expiry=1e9)
         await plan(store, scheduled())
-        told: tuple[dict[str, Any], ...] = (
+        metadata: tuple[dict[str, Any], ...] = (
             {},
             {"schedule": "gone"},
             {"schedule": ["s"]},
             {"schedule": None},
         )
-        ids = await put(store, *(NewJob(task="t", metadata=each) for each in told))
+        ids = await put(store, *(NewJob(task="t", metadata=each) for each in metadata))
         claims = await take(store, worker, 4, now=FAR_AHEAD)
         assert await store.settle(worker, [stopping(each) for each in claims]) == set(ids)
         assert (await the_record(store)).status is ScheduleStatus.ACTIVE
@@ -170,7 +170,7 @@ class PausingContract:
 
     @staticmethod
     async def _run(store: Store, worker: int, since: float, kinds: Sequence[OutcomeKind]) -> None:
-        """Let a tick come every ten seconds, whose job ends at once, like this."""
+        """Tick every ten seconds; each job ends at once, like this."""
         for n, kind in enumerate(kinds):
             moment = since + 10 * n
             [job] = await tick(store, moment)

@@ -61,7 +61,7 @@ class RatesContract:
         assert len(await take(store, worker, now=at(10.1))) == 1
 
     async def test_the_first_is_cancelled(self, store: Store) -> None:
-        """Whoever was sent ahead may be cancelled: another one is."""
+        """A job that was sent ahead may be cancelled: another one is sent."""
         await limited(store, 1, per=10)
         ids = await put(store, *(due() for _ in range(4)))
         worker = await join(store)
@@ -72,7 +72,7 @@ class RatesContract:
         assert ids_of(await take(store, worker, now=at(10.1))) == [ids[2]]
 
     async def test_the_only_one_is_cancelled(self, store: Store) -> None:
-        """Whoever comes after it does not wait for it."""
+        """Later jobs do not wait for it."""
         await limited(store, 1, per=10)
         first, second = await put(store, due(), due())
         worker = await join(store)

@@ -52,7 +52,7 @@ class RecordsContract:
         assert await store.jobs(JobFilter(ids=(4_711,))) == []
 
     async def test_a_fresh_job(self, store: Store) -> None:
-        """What was asked, and nothing that has not happened yet."""
+        """It has its arguments and options, and nothing that has not happened yet."""
         [id] = await put(
             store,
             due("t", args='{"a": [1]}', queue="q", priority=3, max_attempts=5, timeout=1.5,
@@ -78,13 +78,13 @@ class RecordsContract:
         assert (record.traceparent, record.redrive_of, record.on_dead_of) == (None, None, None)
 
     async def test_every_state(self, store: Store) -> None:
-        """Told from the tables and the clock."""
+        """Read from the tables and the clock."""
         ids = await one_in_each_state(store)
         assert set(ids) == set(JobState)
         assert {(await store.job(id)).state: id for id in ids.values()} == ids
         assert {record.state: record.id for record in await store.jobs(JobFilter())} == ids
 
-    async def test_the_end_is_told_of_the_finished_only(self, store: Store) -> None:
+    async def test_only_finished_jobs_have_an_end(self, store: Store) -> None:
         """A job that waits for its next attempt has an error, but no end."""
         [id] = await put(store, due())
         worker = await join(store)
@@ -105,7 +105,7 @@ class RecordsContract:
         assert ids_of(await store.jobs(JobFilter())) == ids[::-1]
 
     async def test_a_listing_is_a_record_without_attempts(self, store: Store) -> None:
-        """Otherwise it tells the same as `job()`."""
+        """Otherwise it has the same fields as `job()`."""
         ids = await one_in_each_state(store, tags=("t",), metadata={"a": 1})
         listed = {record.id: record for record in await store.jobs(JobFilter())}
         for id in ids.values():
@@ -116,7 +116,7 @@ class RecordsContract:
                 assert getattr(listed[id], name) == getattr(single, name), name
 
     async def test_the_limit_of_a_listing(self, store: Store) -> None:
-        """A hundred unless told otherwise, the newest; None is all; zero is none."""
+        """A hundred unless given otherwise, the newest; None is all; zero is none."""
         ids = await put(store, *(due() for _ in range(130)))
         assert ids_of(await store.jobs(JobFilter())) == ids[:29:-1]
         assert ids_of(await store.jobs(JobFilter(limit=3))) == ids[:-4:-1]
@@ -202,7 +202,7 @@ class RecordsContract:
         assert await store.jobs(JobFilter(after=FAR_AHEAD)) == []
 
     async def test_everything_narrows(self, store: Store) -> None:
-        """What is given is all required, and the limit counts what is left."""
+        """All given conditions are required, and the limit counts the remaining jobs."""
         wanted: dict[str, Any] = {"queue": "q", "tags": ("t",), "task": "a"}
         ids = await put(
             store, due(**wanted), due(**wanted), due(**wanted, run_at=FAR_AHEAD),
@@ -260,7 +260,7 @@ class CountsContract:
         assert await store.unserved_tasks({"known", "new", "newer", "never"}) == {}
         assert await store.unserved_tasks([]) == {"known": 1, "new": 2, "newer": 1}
 
-    async def test_every_attempt_is_told(self, store: Store) -> None:
+    async def test_every_attempt_is_recorded(self, store: Store) -> None:
         """In the order they happened, each with who, when and why."""
         [id] = await put(store, due(args=json.dumps({"n": 1})))
         workers = [await join(store, expiry=10_000) for _ in range(2)]

@@ -86,7 +86,7 @@ class RedriveContract:
 
     @pytest.mark.parametrize("kind", [OutcomeKind.SUCCEEDED, OutcomeKind.CANCELLED])
     async def test_others_if_they_are_meant(self, store: Store, kind: OutcomeKind) -> None:
-        """What ended well, or was cancelled, is enqueued again by id or by state."""
+        """Succeeded or cancelled jobs are enqueued again by id or by state."""
         worker = await join(store, now=None)
         [first, other] = await put_finished(store, worker, due(key="k"), due(), kind=kind)
         assert await store.redrive(JobFilter()) == []

@@ -1,7 +1,6 @@
-"""Rows that other programs have written: whatever stands there is the outcome of that job alone.
+"""Rows that other programs have written: unreadable values end that job alone.
 
-A worker with all its loops runs beside them: what must not happen is that one of these ends, or
-turns in vain.
+A worker with all its loops runs beside them: none of these may end, or turn in vain.
 """
 
 import asyncio
@@ -112,8 +111,8 @@ async def strange(
     for value in values.values():
         for template in templates:
             [id] = await put(store, template)
-            told = {name: said.replace("{}", value) for name, said in columns.items()}
-            if await write(store, id, **told):
+            written = {name: said.replace("{}", value) for name, said in columns.items()}
+            if await write(store, id, **written):
                 ids.append(id)
             else:
                 await store.cancel(JobFilter(ids=(id,)))
@@ -173,7 +172,7 @@ async def innocents_go_on(store: Store, ids: Collection[int]) -> dict[int, JobRe
 
 
 class RowsContract:
-    """What SQL can write into a job's columns ends that job, and holds up nobody."""
+    """A value that SQL can write into a job's columns ends that job, and holds up nobody."""
 
     @pytest.mark.parametrize("task", ["innocent", "limited", "rated"])
     async def test_strange_arguments(self, store: Store, task: str) -> None:
@@ -223,7 +222,7 @@ class RowsContract:
     async def test_history_that_somebody_wrote_beforehand(self, store: Store, gone: bool) -> None:
         """Where an attempt stands that no run has made, the run that comes there takes its place.
 
-        What ends it is written, whoever writes it: its worker, a rescue beside others, or people.
+        Its end is written, by its worker, by a rescue beside others, or by people.
         """
         kept, innocent, cancelled = await put(store, due(), due(), due(queue="other"))
         await forge(store, cancelled, 1)
@@ -251,13 +250,13 @@ class RowsContract:
         assert ended[id].state is JobState.SUCCEEDED
 
     async def test_people_see_strange_rows(self, store: Store) -> None:
-        """Whoever looks at jobs, or gives orders, is told of those that cannot be read."""
+        """Readers of jobs, and commands, show those that cannot be read."""
         ids = []
-        for name, told in (
+        for name, value in (
             ("args", '{"key":{}}'), ("tags", "[{}]"), ("metadata", '{"mutirao":{}}'),
             ("metadata", '{"x":{}}'),
         ):  # fmt: skip
-            ids += await strange(store, NewJob(task=INNOCENT), values=SHORT, **{name: told})
+            ids += await strange(store, NewJob(task=INNOCENT), values=SHORT, **{name: value})
         [innocent] = await put(store, NewJob(task=INNOCENT))
         all_of_them = JobFilter(ids=(*ids, innocent), limit=None)
         assert len(await store.jobs(all_of_them)) == len(ids) + 1

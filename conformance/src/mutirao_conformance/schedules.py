@@ -44,7 +44,7 @@ NOTHING = Agenda((), None, awaits=False)
 
 
 def scheduled(name: str = "s", *, seconds: float = 10, **terms: Any) -> Schedule:
-    """Return a schedule that ticks every ten seconds, unless told otherwise."""
+    """Return a schedule that ticks every ten seconds, unless given otherwise."""
     timing = {} if "cron" in terms else {"every": timedelta(seconds=seconds)}
     return Schedule(**{"name": name, "job": NewJob(task="greet"), **timing, **terms})
 
@@ -59,7 +59,7 @@ async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) 
 
 
 async def tick(store: Store, seconds: float, name: str = "s") -> tuple[int, ...]:
-    """Let one schedule tick, so long after NOW; return the jobs it made, or raise its error."""
+    """Tick one schedule, so long after NOW; return the jobs it made, or raise its error."""
     others = [each.name for each in await store.schedules() if each.name != name]
     results = await store.tick_schedules(2, without=others, now=at(seconds))
     assert [each.name for each in results] in ([], [name])
@@ -138,7 +138,7 @@ class SchedulesContract:
         assert state.next_at == next_tick(whole, NOW)
 
     async def test_what_its_jobs_are(self, store: Store) -> None:
-        """Those that were asked for, and told of the tick; with jitter they are due later."""
+        """They have their tick as metadata; with jitter they are due later."""
         job = NewJob(task="t", args='{"n": 1}', queue="q", priority=4, timeout=9, tags=("a",))
         await plan(store, scheduled(job=job, jitter=timedelta(days=100_000)))
         [id] = await tick(store, 10)
@@ -205,8 +205,8 @@ class SchedulesContract:
         await plan(store, scheduled(catch_up="all"))
         made = await tick(store, 35)
         assert len(made) == 3
-        told = [(await store.job(id)).metadata["tick"] for id in made]
-        assert told == [at(seconds).isoformat() for seconds in (10, 20, 30)]
+        ticks = [(await store.job(id)).metadata["tick"] for id in made]
+        assert ticks == [at(seconds).isoformat() for seconds in (10, 20, 30)]
 
     async def test_more_ticks_than_are_kept(self, store: Store) -> None:
         """The old ones are forgotten, their jobs are not, and the rest goes on."""
@@ -387,7 +387,7 @@ class SchedulesContract:
         assert len(await tick(store, 10)) == 1
 
     async def test_finished_jobs_beside_it(self, store: Store) -> None:
-        """What other jobs do is nothing to a schedule."""
+        """A schedule ignores what other jobs do."""
         await plan(store, scheduled(overlap=Overlap.SKIP))
         worker = await join(store)
         await put_finished(store, worker, NewJob(task="other", queue="other", run_at=NOW))

@@ -122,7 +122,7 @@ class SettlingContract:
 
     @pytest.mark.parametrize("kind", UNCOUNTED)
     async def test_the_attempt_is_given_back(self, store: Store, kind: OutcomeKind) -> None:
-        """The next execution has the same number; both are in history, told apart by their run."""
+        """The next execution has the same number; both are in history, with different runs."""
         [id] = await put(store, due())
         worker = await join(store)
         failed = ended(await take_one(store, worker), OutcomeKind.RETRIED)
@@ -181,7 +181,7 @@ class SettlingContract:
         assert (record.error_type, record.error) == ("pkg.Erro[é]", text)
 
     async def test_settled_by_the_database_s_clock(self, store: Store) -> None:
-        """Without `now`, history is told in the database's time, and `after` counts from it."""
+        """Without `now`, history has the database's time, and `after` counts from it."""
         first, second = await put(store, due(), due())
         worker = await join(store, now=None)
         claims = await store.claim(worker, [lane()], 2)

@@ -44,7 +44,7 @@ class StalenessContract:
         await refuses(store, worker, claim)
 
     async def test_twice_in_one_batch(self, store: Store) -> None:
-        """The same run, told two outcomes in one batch: one row, and one of them holds."""
+        """The same run with two outcomes in one batch: one row, and one of them holds."""
         await put(store, due(), due())
         worker = await join(store)
         claims = await take(store, worker)

@@ -1,4 +1,4 @@
-"""Everything a store must do, in one class; `driver` has the part of it that a driver decides."""
+"""Everything a store must do, in one class; `driver` has the part that depends on a driver."""
 
 from mutirao_conformance.carried import CarriedContract
 from mutirao_conformance.changing import ChangeContract

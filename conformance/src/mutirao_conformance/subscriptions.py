@@ -1,4 +1,4 @@
-"""Subscriptions: which publications each is told of, and how they change at run time."""
+"""Subscriptions: which publications each gets, and how they change at run time."""
 
 import json
 from dataclasses import replace
@@ -56,8 +56,8 @@ SPOILT = {
 LATER = at(10**9)  # deliveries are due by the clock of the database
 
 
-async def told(store: Store, worker: int, payload: str = "{}", **whose: str) -> set[str]:
-    """Publish and fan out; return who was told."""
+async def receivers(store: Store, worker: int, payload: str = "{}", **whose: str) -> set[str]:
+    """Publish and fan out; return the tasks that got a delivery."""
     id = await publish(store, payload=payload, **whose)
     await fan_out(store, await take_one(store, worker))
     return {task for task, _ in await deliveries(store, id)}
@@ -83,10 +83,10 @@ def args_of(claim: Claim) -> dict[str, Any]:
 
 
 class SubscriptionsContract:
-    """Who is told of what is published."""
+    """Which subscriptions get a publication."""
 
     async def test_which_publications(self, store: Store) -> None:
-        """Tenant, group and filter are open, or have to be so."""
+        """Tenant, group and filter match any value, or must be equal."""
         worker = await join(store)
         await subscribe(
             store, subscription("open"), subscription("acme", tenant="acme"),
@@ -95,20 +95,20 @@ class SubscriptionsContract:
             subscription("big", filter={"total": {"in": [5, 1e6]}, "to.country": "Zoë"}),
             subscription("free", "order.*", tenant="acme", filter={"coupon": {"exists": True}}),
         )  # fmt: skip
-        assert await told(store, worker) == {"open"}
-        assert await told(store, worker, tenant="other", group="south") == {"open"}
-        assert await told(store, worker, group="north") == {"open", "groups"}
+        assert await receivers(store, worker) == {"open"}
+        assert await receivers(store, worker, tenant="other", group="south") == {"open"}
+        assert await receivers(store, worker, group="north") == {"open", "groups"}
         acme = {"open", "acme"}
-        assert await told(store, worker, tenant="acme") == acme
-        north = await told(store, worker, tenant="acme", group="north")
+        assert await receivers(store, worker, tenant="acme") == acme
+        north = await receivers(store, worker, tenant="acme", group="north")
         assert north == {*acme, "north", "groups"}
-        free = await told(store, worker, '{"coupon":null}', tenant="acme")
+        free = await receivers(store, worker, '{"coupon":null}', tenant="acme")
         assert free == {*acme, "free"}
         big = '{"total":1000000,"to":{"country":"Zoë"}}'
-        assert await told(store, worker, big) == {"open", "big"}
+        assert await receivers(store, worker, big) == {"open", "big"}
 
     async def test_one_delivery_of_a_key(self, store: Store) -> None:
-        """What comes while one waits, or runs, makes none; other keys, and no key, do."""
+        """A publication makes none while one waits or runs; other keys, and no key, do."""
         await subscribe(store, keyed(), keyed("other"), "audit")
         worker = await join(store)
         first, second, *others = await published(store, worker, 7, 7, 8, None, None)
@@ -125,7 +125,7 @@ class SubscriptionsContract:
         replayed = await store.replay(Replay(subscription="mail", since=EPOCH), 0)
         assert replayed == (3, None)  # of 8, and those without a key
         missing = Replay(subscription="mail", since=EPOCH, missing=True)
-        assert await store.replay(missing, 0) == (0, None)  # one of 7 waits, which tells it
+        assert await store.replay(missing, 0) == (0, None)  # one of 7 waits
         await finish(store, worker, await take(store, worker, 99, now=LATER), now=LATER)
         assert await store.replay(missing, 0) == (1, None)  # of both of 7 that were left out
         assert [task for task, _ in await deliveries(store, second)] == ["audit", "mail"]
@@ -187,7 +187,7 @@ class SubscriptionsContract:
         assert await store.limits() == []
 
     async def test_replayed(self, store: Store) -> None:
-        """What fits is told again, in parts; what a worker comes to is left to it."""
+        """Matching publications are delivered again, in parts, except by a fan-out that goes on."""
         worker = await join(store)
         await subscribe(store, "mail", subscription("other", "*", filter={"n": {"in": [1, 3]}}))
         ids = [await publish(store, payload=f'{{"n":{n}}}', group="g") for n in range(4)]
@@ -201,8 +201,8 @@ class SubscriptionsContract:
         nobody = await store.replay(replace(asked, until=EPOCH + SECOND), 0)
         assert nobody == (0, None)
         assert [task for task, _ in await deliveries(store, waiting)] == []
-        told = [task for task, _ in await deliveries(store, ids[3])]
-        assert told == ["mail", "other", "other", "other"]
+        tasks = [task for task, _ in await deliveries(store, ids[3])]
+        assert tasks == ["mail", "other", "other", "other"]
         first, *_ = [c for c in await take(store, worker, 99, now=FAR_AHEAD) if c.task == "other"]
         assert json.loads(first.args)["event"]["subscription"] == "other"
         new = replace(asked, subscription="new", topic=TOPIC, missing=True)
@@ -211,11 +211,11 @@ class SubscriptionsContract:
         await subscribe(store, subscription("new", group="g"))
         assert await store.replay(new, 0) == (4, None)
         assert await store.replay(new, 0) == (0, None)
-        with pytest.raises(InvalidSubscription, match=r"is told of order\.placed, and not of a"):
+        with pytest.raises(InvalidSubscription, match=r"is to order\.placed, and not to a"):
             await store.replay(replace(new, topic="a"), 0)
 
     async def test_patterns_are_as_they_are_written(self, store: Store) -> None:
-        """No letter stands for another: with an order, and when it is told again."""
+        """No letter stands for another: with an order, and in a replay."""
         worker = await join(store)
         pattern = "a_b.*"
         await subscribe(
@@ -233,7 +233,7 @@ class SubscriptionsContract:
         assert await store.replay(Replay(subscription="mail", since=EPOCH), 0) == (1, None)
 
     async def test_a_newcomer_beside_a_worker(self, store: Store) -> None:
-        """Each publication is told once, also one of which half was told when it came."""
+        """Each publication is delivered once, also one whose fan-out was half done."""
         worker = await join(store)
         await subscribe(store, *(f"s{n:04}" for n in range(1_500)))
         id = await publish(store)
@@ -244,11 +244,11 @@ class SubscriptionsContract:
             await store.replay(Replay(subscription=each, since=EPOCH, missing=True), 0)
         while last is not None:
             last = await store.fan_out(job_of(claim), Noted(), last)
-        told = [task for task, _ in await deliveries(store, id)]
-        assert len(told) == len(set(told)) == 1_502
+        tasks = [task for task, _ in await deliveries(store, id)]
+        assert len(tasks) == len(set(tasks)) == 1_502
 
     async def test_at_run_time(self, store: Store) -> None:
-        """What was changed stays until the code says something else; what is disabled stays so."""
+        """A change stays until the code has something else; a disabled one stays disabled."""
         worker = await join(store)
         await store.put_subscription(subscription("mail"), worker="w", now=NOW)
         assert await store.set_subscription_active("mail", False, now=at(1))
@@ -261,9 +261,9 @@ class SubscriptionsContract:
         await store.put_subscription(subscription("mail", queue="q"), worker="w", now=at(4))
         [record] = await store.subscriptions()
         assert (record.tenant, record.group, record.filter, record.queue) == (None,) * 3 + ("q",)
-        assert await told(store, worker) == set()
+        assert await receivers(store, worker) == set()
         assert await store.set_subscription_active("mail", True, now=at(5))
-        assert await told(store, worker) == {"mail"}
+        assert await receivers(store, worker) == {"mail"}
         [record] = await store.subscriptions()
         assert (record.waiting, record.running, record.in_code) == (1, 0, False)
         assert record.lag is not None
@@ -282,7 +282,7 @@ class SubscriptionsContract:
     async def test_spoilt_by_hand(
         self, store: Store, what: str, others: str, caplog: pytest.LogCaptureFixture
     ) -> None:
-        """The others are told; it is disabled, named, and gets what it missed once mended."""
+        """The others get theirs; it is disabled, named, and gets what it missed once mended."""
         worker = await join(store)
         how: dict[str, Any] = {"filtered": {"filter": {"n": 1}}, "in order": {"order_by": "n"}}
         its = how.get(others, {})
@@ -310,7 +310,7 @@ class SubscriptionsContract:
         assert await store.set_subscription_active("mail", True)
         missing = Replay(subscription="mail", since=EPOCH, missing=True)
         assert await store.replay(missing, 0) == (2, None)
-        assert await told(store, worker, '{"n":1}') == {"a", "mail", "z"}
+        assert await receivers(store, worker, '{"n":1}') == {"a", "mail", "z"}
 
     async def test_all_that_is_made_is_refused(self, store: Store) -> None:
         """Then the reason is elsewhere: nothing is disabled, and the publication says so."""

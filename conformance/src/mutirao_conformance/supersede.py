@@ -62,7 +62,7 @@ def said(claim: Claim) -> tuple[str, str]:
 
 
 async def run_all(store: Store, worker: int, *first: Claim) -> list[tuple[str, str]]:
-    """Let jobs run, never two at once; return what they were, in their order."""
+    """Run jobs, never two at once; return what they were, in their order."""
     ran = []
     claims = [*first] or await take(store, worker)
     while claims:
@@ -83,16 +83,16 @@ class SupersedeContract:
     ) -> None:
         """Of two that wait, what the rule says is left, in their order."""
         first, _ = await placed(store, activity(older, "older"))
-        second, told = await placed(store, activity(newer, "newer"))
-        assert told == how
+        second, placement = await placed(store, activity(newer, "newer"))
+        assert placement == how
         assert second > first
         assert await run_all(store, await join(store)) == left
         if how != "follows":
             why = "merged into" if how == "merged" else "superseded by"
             assert await state_of(store, first) == (JobState.CANCELLED, f"{why} job {second}")
         if how == "superseded":
-            together = f"superseded together with job {first}"
-            assert await state_of(store, second) == (JobState.CANCELLED, together)
+            reason = f"superseded together with job {first}"
+            assert await state_of(store, second) == (JobState.CANCELLED, reason)
 
     @the_table
     async def test_the_table_in_one_call(
@@ -144,7 +144,7 @@ class SupersedeContract:
         assert await run_all(store, worker) == [("Update", "2")]
 
     async def test_one_after_another(self, store: Store, face: Face) -> None:
-        """What is kept runs in the order in which it was enqueued, retries or not."""
+        """Kept jobs run in the order in which they were enqueued, retries or not."""
         kinds = [f"Kind{n}" for n in range(5)]
         hows = [(await placed(store, activity(kind), face))[1] for kind in kinds]
         assert hows == ["inserted", *["follows"] * 4]
@@ -161,7 +161,7 @@ class SupersedeContract:
         assert await live_jobs(store) == []
 
     async def test_the_last_one_is_what_a_newer_one_meets(self, store: Store) -> None:
-        """Whatever is before that goes on waiting for its turn."""
+        """Earlier ones go on waiting for their turns."""
         worker = await join(store)
         await placed(store, activity("Delete", "1"))
         claim = await take_one(store, worker)
@@ -267,7 +267,7 @@ class SupersedeContract:
         assert await run_all(store, await join(store)) == [("B", "")]
 
     async def test_its_turn_cannot_be_brought_forward(self, store: Store) -> None:
-        """What waits for its turn is not made due before."""
+        """A job that waits for its turn is not made due before."""
         await placed(store, activity("A", run_at=FAR_AHEAD))
         second, _ = await placed(store, activity("B", run_at=FAR_AHEAD))
         assert await store.run_now(JobFilter(ids=(second,)), now=NOW) == []

@@ -1,4 +1,4 @@
-"""Schedules that are due together: how they tick in one transaction, beside other workers."""
+"""Schedules that are due at once: how they tick in one transaction, beside other workers."""
 
 import asyncio
 from collections import Counter
@@ -68,7 +68,7 @@ async def spoil(store: Store, name: str, seconds: float = 10) -> None:
 
 
 async def set_back(store: Store, name: str, seconds: float) -> None:
-    """Let a tick come again that has come."""
+    """Make a tick come again."""
 
     def change(facts: ScheduleFacts) -> Amendment:
         assert facts.state is not None
@@ -91,8 +91,8 @@ class TicksContract:
         await plan(store, scheduled())
         assert await store.tick_schedules(10, now=at(9.999999)) == []
 
-    async def test_together(self, store: Store) -> None:
-        """Those that are due, with a job each; what is returned is what was written."""
+    async def test_in_one_batch(self, store: Store) -> None:
+        """Those that are due, with a job each; the result is what was written."""
         names = await plan_many(store)
         await plan(store, scheduled("later", seconds=1_000))
         results = await store.tick_schedules(100, now=at(15))
@@ -181,7 +181,7 @@ class TicksContract:
         assert failed_of(await store.tick_schedules(1, now=at(15))) == {"s07": InvalidSchedule}
 
     async def test_those_that_the_database_refuses(self, store: Store) -> None:
-        """They are found among the others, each told by its own name."""
+        """They are found among the others, each named in its own error."""
         names = await plan_many(store, catch_up="all")
         assert len(await store.tick_schedules(100, now=at(15))) == MANY
         wrong = (names[0], names[8], names[9], names[-1])
@@ -234,11 +234,15 @@ class TicksContract:
                 results.append(left)
             ticked = [name for batch in results for name in names_of(batch)]
             assert sorted(ticked) == names
-        told = [job.metadata for job in await store.jobs(JobFilter(limit=None))]
-        assert len({(each["schedule"], each["tick"]) for each in told}) == len(told) == 3 * MANY
+        metadata = [job.metadata for job in await store.jobs(JobFilter(limit=None))]
+        assert (
+            len({(each["schedule"], each["tick"]) for each in metadata})
+            == len(metadata)
+            == 3 * MANY
+        )
 
     async def test_workers_whose_clocks_differ(self, store: Store, other_store: Store) -> None:
-        """What one of them has let tick, another does not, though it be earlier there."""
+        """A tick of one worker is not repeated by another whose clock is behind."""
         await plan_many(store)
         clocks = (15, 11, 25, 15.5, 21, 24.9)
         async with deadline():
@@ -248,9 +252,9 @@ class TicksContract:
             )  # fmt: skip
         while await store.tick_schedules(7, now=at(25)):
             assert await other_store.tick_schedules(7, now=at(9)) == []
-        told = [job.metadata for job in await store.jobs(JobFilter(limit=None))]
-        ticks = {(each["schedule"], each["tick"]) for each in told}
-        assert len(ticks) == len(told)
+        metadata = [job.metadata for job in await store.jobs(JobFilter(limit=None))]
+        ticks = {(each["schedule"], each["tick"]) for each in metadata}
+        assert len(ticks) == len(metadata)
         assert {each.next_at for each in await store.schedules()} == {
             at(30 + n / 100) for n in range(MANY)
         }

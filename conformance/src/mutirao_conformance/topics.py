@@ -1,4 +1,4 @@
-"""Topics: one job for each subscription to what was published, and what it is told."""
+"""Topics: one job for each subscription to a publication, and its arguments."""
 
 import json
 from collections.abc import Iterable
@@ -91,13 +91,13 @@ async def delivered(store: Store, worker: int, *ids: str) -> tuple[int, list[Cla
     return id, await take(store, worker, now=at(10**9))
 
 
-def claim_told(claim: Claim) -> dict[str, Any]:
+def arguments_of(claim: Claim) -> dict[str, Any]:
     """Return a claim's arguments."""
     return dict(json.loads(claim.args))
 
 
 class TopicsContract:
-    """What is published once is delivered once for each subscription."""
+    """A publication is delivered once for each subscription."""
 
     async def test_each_subscription_gets_a_job(self, store: Store) -> None:
         """Those to the topic and to patterns that match it, and no others."""
@@ -109,30 +109,30 @@ class TopicsContract:
         worker = await join(store)
         id = await publish(store)
         assert await fan_out(store, await take_one(store, worker)) == 1
-        told = [task for task, _ in await deliveries(store, id)]
-        assert told == ["all", "mail", "orders", "reindex"]
+        tasks = [task for task, _ in await deliveries(store, id)]
+        assert tasks == ["all", "mail", "orders", "reindex"]
         record = await store.job(id)
         assert (record.state, record.attempts[0].outcome) == ("succeeded", OutcomeKind.SUCCEEDED)
 
     async def test_ids_of_any_characters(self, store: Store) -> None:
-        """Each delivery is told its subscription's id."""
+        """Each delivery has its subscription's id."""
         ids = ['Zoë "\U0001f600" \\ \n\x01', "it's", "%s :x ?", '{"a": 1}', '"']
         await subscribe(store, *ids)
         await publish(store)
         worker = await join(store)
         await fan_out(store, await take_one(store, worker))
         claims = await take(store, worker, now=FAR_AHEAD)
-        told = [claim_told(claim)["event"]["subscription"] for claim in claims]
-        assert sorted(told) == sorted(ids)
+        found = [arguments_of(claim)["event"]["subscription"] for claim in claims]
+        assert sorted(found) == sorted(ids)
 
-    async def test_a_delivery_is_told(self, store: Store) -> None:
-        """What was published, where and when, in which attempt."""
+    async def test_the_arguments_of_a_delivery(self, store: Store) -> None:
+        """The payload, the topic and the time of the publication, and the attempt."""
         worker = await join(store)
         id, [claim] = await delivered(store, worker, "reindex")
-        told = claim_told(claim)
-        assert told["payload"] == {"order_id": 7, "name": 'Zoë "😀"'}
+        args = arguments_of(claim)
+        assert args["payload"] == {"order_id": 7, "name": 'Zoë "😀"'}
         published_at = (await store.job(id)).enqueued_at
-        assert told["event"] == {
+        assert args["event"] == {
             "id": id, "topic": TOPIC, "subscription": "reindex", "attempt": 1,
             "published_at": published_at.isoformat().replace("+00:00", "Z"),
             "tenant": None, "group": None,
@@ -140,7 +140,7 @@ class TopicsContract:
         again = ended(claim, OutcomeKind.RETRIED, after=0.0)
         assert await store.settle(worker, [again], now=at(10**9)) == {claim.id}
         second = await take_one(store, worker, now=at(10**9))
-        assert claim_told(second)["event"]["attempt"] == 2
+        assert arguments_of(second)["event"]["attempt"] == 2
 
     async def test_a_delivery_is_shown(self, store: Store) -> None:
         """With what was published, which no other job has, nor the list."""
@@ -215,9 +215,9 @@ class TopicsContract:
         with pytest.raises(StaleRun):
             await store.fan_out(job_of(claim), Noted(), first)
         await fan_out(store, later[0])
-        told = await deliveries(store, id)
-        assert [task for task, _ in told] == ids
-        assert told[: len(made)] == made
+        made_later = await deliveries(store, id)
+        assert [task for task, _ in made_later] == ids
+        assert made_later[: len(made)] == made
 
     async def test_a_stale_run_makes_nothing(self, store: Store) -> None:
         """Neither jobs nor an end, where another run has the publication."""
@@ -257,7 +257,7 @@ class TopicsContract:
         assert (record.declared_at, record.declared_by) == (at(90), "u")
 
     async def test_pruned_after_its_deliveries(self, store: Store) -> None:
-        """What was published is kept as long as a delivery of it, which reads it."""
+        """A publication is kept as long as a delivery of it, which reads it."""
         worker = await join(store)
         id, claims = await delivered(store, worker, "mail", "reindex")
         later = at(10**9) + timedelta(days=1)
@@ -271,7 +271,7 @@ class TopicsContract:
         assert await store.prune(OutcomeKind.SUCCEEDED, 0.0, 100, now=later) == 1
 
     async def test_a_redriven_delivery(self, store: Store) -> None:
-        """Is a delivery again, which is told the same, and keeps the publication."""
+        """It is a delivery again, with the same event, and keeps the publication."""
         worker = await join(store)
         id, claims = await delivered(store, worker, "mail")
         await finish(store, worker, claims, OutcomeKind.DEAD, now=at(10**9))
@@ -279,29 +279,29 @@ class TopicsContract:
         [second] = await store.redrive(JobFilter(ids=(claims[0].id,)))
         again = await take(store, worker, now=at(10**9))
         assert ids_of(again) == [first, second]
-        assert claim_told(again[0])["event"] == claim_told(claims[0])["event"]
+        assert arguments_of(again[0])["event"] == arguments_of(claims[0])["event"]
         later = at(10**9) + timedelta(days=1)
         assert await store.prune(OutcomeKind.DEAD, 0.0, 100, now=later) == 1
         assert await store.prune(OutcomeKind.SUCCEEDED, 0.0, 100, now=later) == 0
         assert (await store.job(id)).state == "succeeded"
 
     async def test_a_dead_publication_goes_on_when_it_is_redriven(self, store: Store) -> None:
-        """Whoever was told of it before it died is not told again."""
+        """Subscriptions that had a delivery before it died get no other one."""
         ids = [f"s{n:04}" for n in range(1_200)]
         await subscribe(store, *ids)
         worker = await join(store)
         id = await publish(store)
         claim = await take_one(store, worker)
         assert await store.fan_out(job_of(claim), Noted(), None) is not None
-        told = [task for task, _ in await deliveries(store, id)]
+        delivered_before = [task for task, _ in await deliveries(store, id)]
         await finish(store, worker, [claim], OutcomeKind.DEAD)
         [again] = await store.redrive(JobFilter(ids=(id,)))
         claims = await take(store, worker, 2_000, now=at(10**9))
         await fan_out(store, next(each for each in claims if each.id == again))
-        assert told + [task for task, _ in await deliveries(store, again)] == ids
+        assert delivered_before + [task for task, _ in await deliveries(store, again)] == ids
 
     async def test_what_only_looks_like_a_delivery(self, store: Store) -> None:
         """A job with such metadata keeps its arguments."""
         await put(store, due(args='{"a":1}', metadata={"publication": 1, "subscription": "x"}))
         claim = await take_one(store, await join(store))
-        assert claim_told(claim) == {"a": 1}
+        assert arguments_of(claim) == {"a": 1}

@@ -30,7 +30,7 @@ class Failed(Exception):
 
 
 class Watched:
-    """An attempt that started two seconds ago, and counts how often it was told of its end."""
+    """An attempt that started two seconds ago, and counts how often it was marked as settled."""
 
     def __init__(self) -> None:
         self.times_settled = 0
@@ -89,7 +89,7 @@ class TransactionContract:
     async def test_the_commit_completes_the_job(
         self, store: Store, handler: Handler, gives: Gives
     ) -> None:
-        """The job has succeeded when the block is left, and the attempt was told once."""
+        """The job has succeeded when the block is left, and the attempt was marked once."""
         [id] = await put(store, due())
         worker = await join(store, now=None)
         claim, attempt = await take_one(store, worker), Watched()

@@ -172,10 +172,10 @@ class TransportContract:
             (delivery,) = await receive(consumer)
             assert read(delivery).id == left.id
             assert delivery.returned == 1
-            told = replace(read(delivery), lost=1, suspect=True, noted=True)
-            await settle(consumer, Again(delivery, told, anew=True))
+            marked = replace(read(delivery), lost=1, suspect=True, noted=True)
+            await settle(consumer, Again(delivery, marked, anew=True))
             (delivery,) = await receive(consumer)
-            assert (delivery.returned, read(delivery)) == (0, told)
+            assert (delivery.returned, read(delivery)) == (0, marked)
             await settle(consumer, Ack(delivery))
 
     async def test_each_goes_to_one_of_several(self, transport: Transport) -> None:
@@ -195,19 +195,19 @@ class TransportContract:
             await settle(slow, Ack(kept))
 
     async def test_again_at_once_and_later(self, transport: Transport) -> None:
-        """It comes as it was told to, and not before its time."""
+        """It comes in its new form, and not before its time."""
         await publish(transport, letter(args='{"n": 1}'))
         async with consuming(transport) as consumer:
             (delivery,) = await receive(consumer)
-            told = read(delivery)
+            message = read(delivery)
             for attempt, after in ((2, 0.0), (3, 0.3)):
-                told = _next(told, attempt)
+                message = _next(message, attempt)
                 asked = monotonic()
-                await settle(consumer, Again(delivery, told, after))
+                await settle(consumer, Again(delivery, message, after))
                 (delivery,) = await receive(consumer)
                 assert monotonic() - asked >= after
                 if transport.rewrites:
-                    assert read(delivery) == told
+                    assert read(delivery) == message
                 assert read(delivery).attempt == attempt
                 assert delivery.raw == b'{"n": 1}'
             await settle(consumer, Ack(delivery))

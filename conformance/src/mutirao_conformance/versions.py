@@ -191,9 +191,9 @@ class NewestNextContract:
         assert (await take_one(store, worker)).id == newest
         assert await live_jobs(store) == [newest]
         job = await store.job(first)
-        told = [(str(a.outcome), a.error_type, a.error) for a in job.attempts]
+        ends = [(str(a.outcome), a.error_type, a.error) for a in job.attempts]
         superseded = ("cancelled", "Superseded", f"superseded by job {newest}")
-        assert told == [(str(kind), None, "no"), superseded]
+        assert ends == [(str(kind), None, "no"), superseded]
         assert job.state == JobState.CANCELLED
 
     async def test_in_a_batch(self, store: Store) -> None:

@@ -1,4 +1,4 @@
-"""The receiver's side of draft-cavage-http-signatures-12."""
+"""Verifies signatures of draft-cavage-http-signatures-12."""
 
 from __future__ import annotations
 
@@ -130,8 +130,8 @@ def _check_digest(header: str, body: bytes) -> None:
         if (make := _HASHES.get(name.lower())) is None:
             continue
         known += 1
-        told = base64.b64encode(make(body).digest()).decode()
-        if not hmac.compare_digest(told.encode(), text.encode()):
+        computed = base64.b64encode(make(body).digest()).decode()
+        if not hmac.compare_digest(computed.encode(), text.encode()):
             raise UnverifiedActivity("the digest is of another body")
     if not known:
         raise UnverifiedActivity(f"the Digest is {header[:100]!r}; expected SHA-256=…")

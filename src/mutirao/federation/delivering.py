@@ -1,4 +1,4 @@
-"""One delivery: an activity to an inbox, signed when it is sent, and what came of it."""
+"""One delivery: an activity to an inbox, signed when it is sent, and its result."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ActivityDelivery(NamedTuple):
 
     @property
     def about(self) -> str:
-        """What it is about, as a digest: inbox, object and target."""
+        """Its subject, as a digest: inbox, object and target."""
         text = json.dumps([self.inbox, self.object, self.target])
         return hashlib.sha256(text.encode()).hexdigest()
 
@@ -94,7 +94,7 @@ class Deliverer:
         self._headers = {"Content-Type": content_type, "User-Agent": user_agent}
 
     async def deliver(self, job: Job, what: ActivityDelivery) -> dict[str, Any]:
-        """Make one attempt; return what came of it, or raise what is to become of the job."""
+        """Make one attempt; return the result, or raise the outcome of the job."""
         store = self._store()
         host = await store.host(what.host) or Host(name=what.host)
         _check_open(host)
@@ -102,7 +102,7 @@ class Deliverer:
         if repeats(what.kind, digest, last):
             return {"repeats": last.job if last else None}
         if last and job.redrive_of is not None and last.job > job.redrive_of:
-            raise Cancel(f"job {last.job} has told {what.inbox} something newer about it")
+            raise Cancel(f"job {last.job} has sent {what.inbox} something newer about it")
         if last:
             await store.unsay(what.about)  # until an answer comes, nobody knows
         answer, way = await self._send(what, host)
@@ -131,7 +131,7 @@ class Deliverer:
             after = answer.retry_after or BUSY_FOR
             await self._change(what.host, lambda was, now: asks_for_time(was, now, seen, after))
             raise Retry(at=job.run_at, reason=reason)
-        told = {
+        failure = {
             "status": answer.status,
             "error": " ".join(reason.split("\n")),
             "after": answer.retry_after or 0.0,
@@ -139,7 +139,7 @@ class Deliverer:
         spread = random.uniform(0.9, 1.1)
         now_is = await self._change(
             what.host,
-            lambda was, now: fails(was, now, seen, spread=spread, **told),  # type: ignore[arg-type]
+            lambda was, now: fails(was, now, seen, spread=spread, **failure),  # type: ignore[arg-type]
         )
         if now_is.state is HostState.UNAVAILABLE:
             raise HostUnavailable(reason)

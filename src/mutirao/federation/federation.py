@@ -1,4 +1,4 @@
-"""`Federation`: what an application holds to send activities to other servers.
+"""`Federation`: the object with which an application sends activities to other servers.
 
 Its tasks are the application's: `federation.send` makes deliveries of an activity,
 `federation.deliver` sends one to an inbox, `federation.probe` lets the next one through to a host
@@ -50,7 +50,7 @@ AT_ONCE = 4  # requests to a host
 KEPT_FOR = timedelta(days=7)  # what came of deliveries
 CONTENT_TYPE = 'application/ld+json; profile="https://www.w3.org/ns/activitystreams"'
 _IN_ORDER = Supersede(by="sender", rules={})
-# What waits for a host waits for 30 days; what fails in our own code is given up before.
+# A delivery waits for its host for 30 days; a failure of our own code is given up before.
 _PATIENT = RetryPolicy(1_000_000, lambda n, _: 60.0)
 _RETRY = Retry.exponential(12, base=10.0, by_type={Retry: _PATIENT})
 # Not the application's usual one: an activity that is not sent is lost, and nothing but its probe
@@ -96,7 +96,7 @@ class Federation:
             function. A plain one must not block.
         expand: returns the inboxes of an actor or collection, as URLs or `ActorInbox`; None for
             what it does not know: that is taken for an inbox. It may be a coroutine function.
-        on_gone: told of inboxes that answer 404 or 410, as a job of its own, which is tried again.
+        on_gone: called with inboxes that answer 404 or 410, as a job of its own, which is retried.
         guard: which URLs are called; as usual `https` to public addresses.
         window: seconds (or a `timedelta`) that each delivery waits, so that what follows may make
             it redundant; or a function that returns them for the name of a host.
@@ -195,7 +195,7 @@ class Federation:
 
             @deliver.on_dead
             async def died(dead: DeadJob) -> None:
-                await _tell_if_gone(on_gone, dead)
+                await _report_if_gone(on_gone, dead)
 
         sends = Sender(app, deliver, expand, window)
 
@@ -217,7 +217,7 @@ class Federation:
     async def heard_from(self, actor: str) -> None:
         """Let a delivery through to the host of an actor, if it was down.
 
-        To be called when a request of that actor was verified. It costs a look at the host's row.
+        To be called when a request of that actor was verified. It costs a read of the host's row.
 
         Parameters:
             actor: the URL that `verify` has returned; or that of its inbox, if on another host.
@@ -233,8 +233,7 @@ class Federation:
     def start(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
         """Start a worker of the federation's queue in a thread, once; return it.
 
-        Whoever starts it again, in the same process, gets the one that runs. A forked child starts
-        its own.
+        A second start in the same process returns the running one. A forked child starts its own.
 
         Parameters:
             settings: the fields of `WorkerSettings`; `queues` is the federation's unless given.
@@ -264,12 +263,12 @@ class Federation:
         )
 
 
-async def _tell_if_gone(on_gone: OnGone, dead: DeadJob) -> None:
+async def _report_if_gone(on_gone: OnGone, dead: DeadJob) -> None:
     if not (dead.error_type or "").endswith(InboxGone.__name__):
         return
-    told = on_gone(Gone(dead.args["inbox"], dead.id, dead.error or ""))
-    if inspect.isawaitable(told):
-        await told
+    result = on_gone(Gone(dead.args["inbox"], dead.id, dead.error or ""))
+    if inspect.isawaitable(result):
+        await result
 
 
 def _checked_window(window: Duration) -> float:

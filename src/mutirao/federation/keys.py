@@ -96,7 +96,7 @@ def published(document: object, id: str) -> PublicKey:
 def check_named(document: object, key: PublicKey) -> None:
     """Refuse a key that its owner's own document does not name.
 
-    Whoever may store a document on the owner's server can write there whose key it is.
+    Anybody who may store a document on the owner's server can name an owner in it.
 
     Parameters:
         document: what was answered at the owner's URL.

@@ -1,4 +1,4 @@
-"""What an application hands its activities to: one job, in its transaction, whoever they go to."""
+"""Takes an application's activities: one job in its transaction, for any number of inboxes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MOST_RECIPIENTS = 10_000  # that are named in one call; a collection may have an
 
 @dataclass(frozen=True, slots=True)
 class ActorInbox:
-    """Where an actor receives.
+    """The inboxes of an actor.
 
     Parameters:
         url: the actor's own inbox.
@@ -136,17 +136,17 @@ class Sender:
         try:
             _checked(activity, to, sender)
             made, unfit = self._deliveries(activity, await self._inboxes(to), sender, job)
-            told: dict[str, Any] = {"inboxes": len(made)}
+            result: dict[str, Any] = {"inboxes": len(made)}
             if unfit:
-                told["left_out"] = unfit[:MOST_SHOWN]
+                result["left_out"] = unfit[:MOST_SHOWN]
             async with job.transaction(session=False) as conn:
                 if made:
                     await self._app.aenqueue_many(made, conn=conn)
-                job.returns(told)
+                job.returns(result)
         except (InvalidActivity, InvalidJob) as wrong:
-            # It is so at every attempt, and others wait behind it.
+            # It would fail at every attempt, and others wait behind it.
             raise Dead(str(wrong)) from wrong
-        return told
+        return result
 
     def _deliveries(
         self, activity: dict[str, Any], inboxes: Sequence[str], sender: str, job: Job
@@ -186,10 +186,10 @@ class Sender:
         return sorted(found)
 
     async def _expanded(self, to: str) -> Any:
-        told: Any = None if self._expand is None else self._expand(to)
-        if inspect.isawaitable(told):
-            told = await told
-        for inbox in _urls([to] if told is None else told):
+        found: Any = None if self._expand is None else self._expand(to)
+        if inspect.isawaitable(found):
+            found = await found
+        for inbox in _urls([to] if found is None else found):
             yield inbox
 
 

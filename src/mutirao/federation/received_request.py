@@ -1,4 +1,4 @@
-"""A request as it came, and what signatures of both kinds have to say of it."""
+"""A received request, and the checks that both kinds of signatures have in common."""
 
 from __future__ import annotations
 
@@ -39,9 +39,9 @@ class RequestSignature(Protocol):
 def check_moment(at: float | None, tolerance: float, now: float) -> None:
     """Refuse a signature that was made at another time; UnverifiedActivity."""
     if at is None or not abs(now - at) <= tolerance:
-        told = "no moment" if at is None else f"a moment {now - at:.0f} s before now"
+        moment = "no moment" if at is None else f"a moment {now - at:.0f} s before now"
         raise UnverifiedActivity(
-            f"the signature is of {told}; expected {tolerance:g} s at most. Check the clock, or"
+            f"the signature is of {moment}; expected {tolerance:g} s at most. Check the clock, or"
             " refuse it: it may be a repetition"
         )
 

@@ -1,7 +1,7 @@
 """The keys that other servers publish: fetched through the guard, and kept for a while.
 
-A document says whose key it has; its owner's own document has to say so, too. Otherwise whoever may
-store a file on a server could speak for all actors of it.
+A document names the owner of its key; the owner's own document must name the key, too. Otherwise
+anybody who may store a file on a server could sign for all of its actors.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _TIMEOUTS = Timeouts(connect=5.0, first_byte=5.0, whole=WHOLE)
 
 @dataclass(frozen=True, slots=True)
 class _Had:
-    """What came of asking for a key, and when.
+    """The result of asking for a key, and when.
 
     `again` is when it was asked for last because a signature did not fit; a key that is kept
     outlives a failure.
@@ -52,14 +52,14 @@ class _Had:
 class RemoteKeys:
     """The public keys of other servers; one for a process, used from any event loop and thread.
 
-    Whoever sends a request chooses what is fetched: so only what the guard admits, in ten seconds,
-    256 kB at most, once for all who want it at the same time, and again only after a minute if it
-    failed. A document counts only if it is served as one of ActivityStreams, and a key only if its
-    owner's own document names it.
+    The sender of a request chooses the URL: so only URLs that the guard admits are fetched, in ten
+    seconds, 256 kB at most, once for all who want it at the same time, and again only after a
+    minute if it failed. A document counts only if it is served as one of ActivityStreams, and a key
+    only if its owner's own document names it.
 
     Parameters:
         guard: which URLs are fetched; as usual `https` at public addresses.
-        signer: signs the requests, for servers that tell nobody else.
+        signer: signs the requests, for servers that require it.
         kept_for: seconds for which a key is used without asking again.
         now: Unix seconds.
     """
@@ -121,7 +121,7 @@ class RemoteKeys:
     def _remember(self, id: str, found: _Had) -> None:
         with self._lock:
             had = self._had.pop(id, None)
-            # Whoever sends a wrong signature does not make others wait: the key that is kept stays.
+            # A wrong signature does not make others wait: the key that is kept stays.
             if found.key is None and had and had.key and found.at - had.at < self._kept_for:
                 found = replace(had, again=found.again)
             self._had[id] = found

@@ -1,4 +1,4 @@
-"""The receiver's side of RFC 9421: of the signatures of a request, those that say enough."""
+"""Verifies signatures of RFC 9421: those of a request that cover enough of it."""
 
 from __future__ import annotations
 

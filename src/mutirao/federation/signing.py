@@ -1,4 +1,4 @@
-"""Signing requests: by RFC 9421, and by the older draft-cavage for servers that know nothing else.
+"""Signs requests by RFC 9421, or by the older draft-cavage for servers that know only that.
 
 Both sign the method, the URL and a digest of the body, and the moment. RFC 9421 is by the package
 http-message-signatures. No package that is kept up does draft-cavage without dropping the query or

@@ -1,4 +1,4 @@
-"""One asks, and all who want the same at that moment get the answer, whatever loop they run in."""
+"""Single flight: concurrent callers of one question share its answer, in whatever loop they run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ T = TypeVar("T")
 
 
 class _AbandonedError(Exception):
-    """Whoever asked was cancelled, or its event loop ended: one of the others asks."""
+    """The asking caller was cancelled, or its event loop ended: another one asks."""
 
 
 class SingleFlight(Generic[T]):

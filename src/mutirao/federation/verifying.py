@@ -1,4 +1,4 @@
-"""The receiver's side: who has signed this request, is it whole, and is it of now?"""
+"""Verifies received requests: the signer, the digest of the body, and the age."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ONCE = {"signature", "signature-input", "digest", "content-digest", "date", "ho
 
 
 class KeySource(Protocol):
-    """Where public keys come from: `RemoteKeys`, or something of a test."""
+    """A source of public keys: `RemoteKeys`, or one of a test."""
 
     async def key(self, id: str, *, again: bool = False) -> PublicKey | None:
         """Return a key, None if none is known; UnverifiedActivity says why.
@@ -31,7 +31,7 @@ class KeySource(Protocol):
 
 
 class ActorsHeard(Protocol):
-    """What is told that an actor was heard from: a `Federation`."""
+    """Takes the news that an actor has sent something: a `Federation`."""
 
     async def heard_from(self, actor: str) -> None:
         """Let a delivery through to the host of an actor, if it was down."""

@@ -1,4 +1,4 @@
-"""Where a hub listens: `tcp://host:port`, `tls://host:port` or `unix:///path`."""
+"""The address of a hub: `tcp://host:port`, `tls://host:port` or `unix:///path`."""
 
 import ssl
 from dataclasses import dataclass, field, replace

@@ -39,7 +39,7 @@ class Circle:
         self._able.clear()
 
     def choose(self, line: WakeLine) -> Iterator[tuple[Member, int]]:
-        """Yield the workers that look, each with how many were told to look before it."""
+        """Yield the workers that look, each with how many were woken before it."""
         able = self._able_for(line)
         if not able:
             return

@@ -1,7 +1,7 @@
-"""The hub's look at a database: it finds what was committed without anybody telling the hub.
+"""Polls a database for the hub: finds committed jobs that nobody has announced.
 
 One read of the heads of all lanes that have waiting jobs, for the whole fleet, in place of one by
-each worker. It tells of a job once, with the moment at which it is due, and again, to other
+each worker. A job is announced once, with the moment at which it is due, and again, to other
 workers, while it is due and nobody has taken it.
 """
 
@@ -23,7 +23,7 @@ log = logging.getLogger("mutirao")
 EVERY = 0.2  # seconds between two looks
 SHARE = 4  # pauses are at least so many times as long as the look before: at most a fifth of a CPU
 AWAY = 2.0  # seconds between two tries while the database is away, on average
-LATEST = 2.0  # seconds until the same job is told of again, at the most
+LATEST = 2.0  # seconds until the same job is announced again, at the most
 LOOK_LIMIT = 2.0  # seconds that a look may take
 
 
@@ -34,7 +34,7 @@ class LookedAt(NamedTuple):
     store: Store
 
 
-class _Told(NamedTuple):
+class _Announced(NamedTuple):
     head: tuple[datetime, int]
     again: float  # monotonic
     pause: float
@@ -46,8 +46,8 @@ class Lookout:
     Parameters:
         watched: the database; closed at the end.
         every: seconds between two looks.
-        wake: what is called when jobs are due.
-        looks: what is called with `every` when looks succeed, and with None when they fail.
+        wake: called when jobs are due.
+        looks: called with `every` when looks succeed, and with None when they fail.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Lookout:
     ) -> None:
         self._watched, self._every = watched, every
         self._wake, self._looks = wake, looks
-        self._told: dict[tuple[str, int], _Told] = {}
+        self._announced: dict[tuple[str, int], _Announced] = {}
         self._away = False
 
     async def run(self) -> None:
@@ -82,7 +82,7 @@ class Lookout:
             log.warning("looking at %s again", self._watched.name)
             self._away = False
         self._looks(self._watched.name, self._every)
-        self._tell(heads, monotonic())
+        self._announce(heads, monotonic())
         return max(self._every, SHARE * (monotonic() - began))
 
     def _failed(self, error: Exception) -> float:
@@ -98,16 +98,16 @@ class Lookout:
         self._looks(self._watched.name, None)
         return AWAY * random.uniform(0.5, 1.5)
 
-    def _tell(self, heads: Iterable[LaneHead], now: float) -> None:
-        """Tell of each lane's first job when it is new there, and while it is due and stays."""
-        before, self._told = self._told, {}
+    def _announce(self, heads: Iterable[LaneHead], now: float) -> None:
+        """Announce each lane's first job when it is new there, and while it is due and stays."""
+        before, self._announced = self._announced, {}
         for lane, due_in in heads:
             key = lane.queue, lane.priority
-            told = before.get(key)
-            if told is None or told.head != (lane.run_at, lane.id):
-                told = _Told((lane.run_at, lane.id), now, self._every)
-            if told.again <= now:
+            sent = before.get(key)
+            if sent is None or sent.head != (lane.run_at, lane.id):
+                sent = _Announced((lane.run_at, lane.id), now, self._every)
+            if sent.again <= now:
                 self._wake(self._watched.name, WakeLine(*key, lane.run_at))
-                again = now + max(0.0, due_in) + told.pause
-                told = _Told(told.head, again, min(LATEST, 2 * told.pause))
-            self._told[key] = told
+                again = now + max(0.0, due_in) + sent.pause
+                sent = _Announced(sent.head, again, min(LATEST, 2 * sent.pause))
+            self._announced[key] = sent

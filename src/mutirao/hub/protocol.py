@@ -1,4 +1,4 @@
-"""The lines that a hub and its clients exchange: one JSON object each, told apart by `op`.
+"""The lines that a hub and its clients exchange: one JSON object each; `op` is its kind.
 
 `docs/hub.md` describes them for programs in other languages.
 """
@@ -15,7 +15,7 @@ Name = Annotated[str, Meta(max_length=1_000)]
 
 
 class Serves(Struct, omit_defaults=True, frozen=True):
-    """What a worker serves; None: all. `idle`: whether it wants wake-ups."""
+    """The lanes and tasks that a worker serves; None: all. `idle`: whether it wants wake-ups."""
 
     queues: tuple[str, ...] | None = None
     exclude: tuple[str, ...] = ()
@@ -24,7 +24,7 @@ class Serves(Struct, omit_defaults=True, frozen=True):
 
 
 class HelloLine(Struct, tag_field="op", tag="hello", omit_defaults=True, frozen=True):
-    """A client's first line. Who only tells of jobs gives no `serves`."""
+    """A client's first line. One that only announces jobs gives no `serves`."""
 
     database: Name
     token: Name = ""
@@ -35,7 +35,7 @@ class WakeLine(Struct, tag_field="op", tag="wake", omit_defaults=True, frozen=Tr
     """Jobs have appeared in a lane; without a queue, in any.
 
     From a client, `jobs` says how many there are, and `task` of which task they are. From the hub,
-    `after` says how many workers were told to look before.
+    `after` says how many workers were woken before.
     """
 
     queue: Name | None = None
@@ -63,7 +63,7 @@ class PingLine(Struct, tag_field="op", tag="ping", frozen=True):
 class LooksLine(Struct, tag_field="op", tag="looks", frozen=True):
     """The hub's answer to a greeting: how often it looks at the database itself, in seconds.
 
-    None: it does not. Told again whenever that changes, after the next look, and with the answer to
+    None: it does not. Sent again whenever that changes, after the next look, and with the answer to
     each ping: `looked` counts its looks, so that a worker knows that there are any.
     """
 
@@ -77,28 +77,28 @@ class RefusedLine(Struct, tag_field="op", tag="refused", frozen=True):
     why: str
 
 
-Asked = HelloLine | WakeLine | IdleLine | PingLine
-Told = LooksLine | WakeLine | PingLine | RefusedLine
+ClientLine = HelloLine | WakeLine | IdleLine | PingLine
+HubLine = LooksLine | WakeLine | PingLine | RefusedLine
 PING = b'{"op":"ping"}\n'
 
-_asked, _told = json.Decoder(Asked), json.Decoder(Told)
+_client_lines, _hub_lines = json.Decoder(ClientLine), json.Decoder(HubLine)
 _encoder = json.Encoder()
 
 
-def line_of(said: Asked | Told) -> bytes:
-    """Return the line for something to say."""
+def line_of(said: ClientLine | HubLine) -> bytes:
+    """Return the bytes of a line."""
     return _encoder.encode(said) + b"\n"
 
 
-def asked(line: bytes | bytearray) -> Asked:
+def read_client_line(line: bytes | bytearray) -> ClientLine:
     """Return what a client says in a line; raise ValueError if it is none of the protocol."""
-    said: Asked = _read(_asked, line)
+    said: ClientLine = _read(_client_lines, line)
     return said
 
 
-def told(line: bytes) -> Told:
-    """Return what a hub says in a line; raise ValueError if it is none of the protocol."""
-    said: Told = _read(_told, line)
+def read_hub_line(line: bytes) -> HubLine:
+    """Parse a line of a hub; raise ValueError if it is none of the protocol."""
+    said: HubLine = _read(_hub_lines, line)
     return said
 
 

@@ -1,7 +1,7 @@
-"""The hub: who is connected, and which line goes to whom.
+"""The hub's server: its connected clients, and the wake-ups that it passes to them.
 
-It keeps nothing: a hub that is started again knows all once its clients are back. A client that
-does not keep to the protocol is dropped, and nobody else is harmed by it.
+It stores nothing: a hub that is started again knows all once its clients are back. A client that
+violates the protocol is dropped, and the others are not affected.
 """
 
 import asyncio
@@ -15,15 +15,15 @@ from mutirao.hub.circle import Circle
 from mutirao.hub.protocol import (
     MAX_LINE,
     PING,
-    Asked,
+    ClientLine,
     HelloLine,
     IdleLine,
     LooksLine,
     RefusedLine,
     Serves,
     WakeLine,
-    asked,
     line_of,
+    read_client_line,
 )
 
 log = logging.getLogger("mutirao")
@@ -50,7 +50,7 @@ class Hub:
         self._circles: dict[str, Circle] = {}
         self._looks: dict[str, float] = {}  # how often each database is looked at
         self._looked = Counter[str]()
-        self._new: dict[str, set[Client]] = {}  # who is to be told of the next look
+        self._new: dict[str, set[Client]] = {}  # clients that get the next look's line
         self._clients: set[Client] = set()
         self._said: dict[tuple[str, str], float] = {}
 
@@ -64,25 +64,25 @@ class Hub:
         return Client(self)
 
     def wake(self, database: str, line: WakeLine) -> None:
-        """Tell idle workers of a database to look."""
+        """Wake idle workers of a database."""
         circle = self._circles.get(database)
         if circle is None:
             return
         lines: dict[int, bytes] = {}
         for member, after in circle.choose(line):
             if after not in lines:
-                told = WakeLine(line.queue, line.priority, line.run_at, after=after)
-                lines[after] = line_of(told)
-            cast(Client, member).tell(lines[after])
+                woken = WakeLine(line.queue, line.priority, line.run_at, after=after)
+                lines[after] = line_of(woken)
+            cast(Client, member).send(lines[after])
 
     def looks(self, database: str, every: float | None) -> None:
-        """Record a look, and how often there is one; tell workers, who poll if there is none."""
+        """Record a look, and its interval; notify the workers, which poll if there is none."""
         before, new = self._looks.pop(database, None), self._new.pop(database, set())
         if every is not None:
             self._looks[database] = every
             self._looked[database] += 1
         for member in new if before == every else self._circle(database):
-            member.tell(self._line(database))
+            member.send(self._line(database))
 
     async def sweep(self) -> None:
         """Drop clients that are silent, forever."""
@@ -97,7 +97,7 @@ class Hub:
         for client in [*self._clients]:
             client.close()
 
-    # What clients call
+    # Called by clients
 
     def enter(self, client: "Client") -> None:
         """Record a connection."""
@@ -111,27 +111,27 @@ class Hub:
             client.drop("the token is wrong" if hello.token else "no token was given")
             return
         client.database, client.serves = hello.database, hello.serves
-        client.tell(self._line(hello.database))
+        client.send(self._line(hello.database))
         if client.serves is not None:
             self._circles.setdefault(client.database, Circle()).add(client)
             self._new.setdefault(client.database, set()).add(client)
 
     def answer(self, client: "Client", database: str) -> None:
-        """Answer a ping; a worker is told, too, how often its database was looked at."""
+        """Answer a ping; for a worker also with the number of looks at its database."""
         if client.serves is not None and database in self._looks:
-            client.tell(self._line(database))
-        client.tell(PING)
+            client.send(self._line(database))
+        client.send(PING)
 
     def turn(self, client: "Client", idle: bool) -> None:
-        """Record that a worker is idle now, or busy. Who begins to be idle looks once more."""
+        """Record that a worker is idle now, or busy. One that begins to be idle looks once more."""
         serves = client.serves
         if client.database is None or serves is None:
             client.drop("it serves nothing, and says whether it is idle")
             return
         client.serves = Serves(serves.queues, serves.exclude, serves.tasks, idle)
         self._circles[client.database].add(client)
-        if idle:  # what came before was told to others
-            client.tell(line_of(WakeLine()))
+        if idle:  # earlier wake-ups went to others
+            client.send(line_of(WakeLine()))
 
     def leave(self, client: "Client") -> None:
         """Forget a connection."""
@@ -198,12 +198,12 @@ class Client(asyncio.Protocol):
         self._transport = None
         self._hub.leave(self)
 
-    def tell(self, line: bytes) -> None:
+    def send(self, line: bytes) -> None:
         """Send a line, unless so much is unsent that it must be dropped."""
         if self._transport is None or self._transport.is_closing():
-            return  # it has gone, which is told later: asyncio would log each line that it loses
+            return  # it has gone, which is noticed later: asyncio would log each line that it loses
         if self._transport.get_write_buffer_size() > MAX_UNSENT:
-            self.drop("it does not read what it is told")
+            self.drop("it does not read what it is sent")
             return
         self._transport.write(line)
 
@@ -216,7 +216,7 @@ class Client(asyncio.Protocol):
             self.drop(f"it said nothing for {SILENCE:g} s")
 
     def drop(self, why: str) -> None:
-        """Tell it why, if it reads, and close the connection at once."""
+        """Send it the reason, if it reads, and close the connection at once."""
         transport, self._transport = self._transport, None
         if transport is None:
             return
@@ -238,7 +238,7 @@ class Client(asyncio.Protocol):
             self.drop(f"a line is longer than {MAX_LINE} bytes")
             return
         try:
-            said = asked(line)
+            said = read_client_line(line)
         except ValueError:
             self.drop("a line is none of the protocol")
             return
@@ -247,13 +247,13 @@ class Client(asyncio.Protocol):
         else:
             self._act(said, self.database)
 
-    def _greet(self, said: Asked) -> None:
+    def _greet(self, said: ClientLine) -> None:
         if isinstance(said, HelloLine):
             self._hub.greet(self, said)
         else:
             self.drop("it did not say hello first")
 
-    def _act(self, said: Asked, database: str) -> None:
+    def _act(self, said: ClientLine, database: str) -> None:
         match said:
             case WakeLine():
                 self._hub.wake(database, said)

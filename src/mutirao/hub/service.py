@@ -1,4 +1,4 @@
-"""The hub as a process: where it listens, and when it ends."""
+"""The hub as a process: listens at its addresses until a signal ends it."""
 
 import asyncio
 import errno

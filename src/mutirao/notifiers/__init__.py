@@ -1,1 +1,1 @@
-"""Wake-ups. They may save latency, but decide nothing: workers poll anyway."""
+"""Wake-ups for idle workers. They save latency, but decide nothing: workers poll anyway."""

@@ -1,8 +1,9 @@
-"""Wake-ups by a hub: what a worker hears of it.
+"""Wake-ups by a hub: the connection of a worker to it.
 
-A worker pings the hub, so it learns within its `poll` seconds that the hub is frozen or the network
-gone, and polls again. A hub that ends is noticed at once. That it looks at the database is believed
-while the number of its looks grows: one that only says so would keep jobs waiting for long.
+A worker pings the hub, so it notices within its `poll` seconds that the hub is frozen or the
+network gone, and polls again. A hub that ends is noticed at once. The hub counts as looking at the
+database while the number of its looks grows: one that only claims to look would keep jobs waiting
+for long.
 """
 
 import asyncio
@@ -16,14 +17,14 @@ from mutirao.hub.protocol import (
     MAX_LINE,
     PING,
     HelloLine,
+    HubLine,
     IdleLine,
     LooksLine,
     RefusedLine,
     Serves,
-    Told,
     WakeLine,
     line_of,
-    told,
+    read_hub_line,
 )
 from mutirao.model.jobs.lanes import Wake
 
@@ -61,7 +62,7 @@ class HubNotifier:
         return self._every is not None
 
     def attend(self, idle: bool) -> None:
-        """Say whether the worker wants wake-ups. In the event loop that listens."""
+        """Notify the hub whether the worker wants wake-ups. In the event loop that listens."""
         self._serves = Serves(self._serves.queues, self._serves.exclude, self._serves.tasks, idle)
         for writer in self._writers:
             if not writer.is_closing():
@@ -115,8 +116,8 @@ class HubNotifier:
             raise ValueError("it does not answer as a hub")
         self._looked, self.said = answer.looked, answer.every
 
-    def _judges(self, line: Told) -> bool:
-        """Judge by a line whether the hub looks; return whether that is another judgement."""
+    def _judges(self, line: HubLine) -> bool:
+        """Decide by a line whether the hub looks; return whether that has changed."""
         before, now = self.complete, asyncio.get_running_loop().time()
         if isinstance(line, LooksLine):
             if line.looked > self._looked:
@@ -129,8 +130,8 @@ class HubNotifier:
 
     async def _lines(
         self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
-    ) -> AsyncGenerator[Told, None]:
-        """Yield what the hub says; raise TimeoutError if it does not answer a ping."""
+    ) -> AsyncGenerator[HubLine, None]:
+        """Yield the lines of the hub; raise TimeoutError if it does not answer a ping."""
         loop = asyncio.get_running_loop()
         tick, heard = loop.time() + self._quiet, True
         while True:
@@ -146,11 +147,11 @@ class HubNotifier:
             heard = True
             yield line
 
-    async def _line(self, reader: asyncio.StreamReader) -> Told:
+    async def _line(self, reader: asyncio.StreamReader) -> HubLine:
         line = await reader.readline()
         if not line:
             raise ConnectionError("it closed the connection")
-        return told(line)
+        return read_hub_line(line)
 
     def _refused(self, line: RefusedLine) -> str:
         given = "; give it by MUTIRAO_HUB_TOKEN, or in the hub's URL"

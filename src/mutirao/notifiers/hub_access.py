@@ -1,7 +1,6 @@
-"""An application's way to its hub: where that is, and what it is told.
+"""An application's access to its hub: its address, and the announcements to it.
 
-The address is that which the application was given, or MUTIRAO_HUB, which is read when it is first
-needed.
+The address is the application's option, or MUTIRAO_HUB, which is read when it is first needed.
 """
 
 import asyncio
@@ -14,7 +13,7 @@ from mutirao.hub.protocol import Serves, WakeLine
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
-from mutirao.notifiers.telling import HubTeller
+from mutirao.notifiers.hub_client import HubClient
 
 _FIRST_LOOK = 1.0  # seconds that a hub which has just started may take to look
 _START = "start it (`mutirao hub module:app`), or correct its URL or its token"
@@ -27,7 +26,7 @@ class HubAccess:
     """The hub of an application, if it has one.
 
     Parameters:
-        hub: its URL; None: what MUTIRAO_HUB says, if anything.
+        hub: its URL; None: that of MUTIRAO_HUB, if it is set.
         database: the name of the database, unless the hub's URL gives it another one.
 
     Raises:
@@ -39,7 +38,7 @@ class HubAccess:
         self._given = None if hub is None else parse_address(hub)
         self._named = database
         self._found: tuple[Address | None] | None = None
-        self._teller: HubTeller | None = None
+        self._client: HubClient | None = None
 
     @property
     def address(self) -> Address | None:
@@ -49,7 +48,7 @@ class HubAccess:
             address = self._given or (parse_address(url) if url else None)
             if address is not None:
                 address = address.with_token(os.environ.get(TOKEN, ""))
-                self._teller = HubTeller(address, address.name or self._named)
+                self._client = HubClient(address, address.name or self._named)
             self._found = (address,)
         return self._found[0]
 
@@ -61,13 +60,13 @@ class HubAccess:
 
     @property
     def listens(self) -> bool:
-        """True if there is a hub to tell."""
+        """True if there is a hub."""
         return self.address is not None
 
     def announce(self, wake: Wake, jobs: int = 1, task: str | None = None) -> None:
-        """Tell the hub that jobs were committed; never waits."""
-        if self.address is not None and self._teller is not None:
-            self._teller.tell(WakeLine(wake.queue, wake.priority, wake.run_at, task, jobs))
+        """Announce committed jobs to the hub; never waits."""
+        if self.address is not None and self._client is not None:
+            self._client.send(WakeLine(wake.queue, wake.priority, wake.run_at, task, jobs))
 
     def notifier(self, serves: Serves, poll: float) -> HubNotifier | None:
         """Return the wake-ups of a worker that serves this; None without a hub."""
@@ -76,7 +75,7 @@ class HubAccess:
         return HubNotifier(self.address, self.database, serves, poll)
 
     async def examine(self) -> list[Finding]:
-        """Greet the hub as a busy worker does; return what came of it, nothing without a hub."""
+        """Greet the hub as a busy worker does; return the finding, nothing without a hub."""
         if self.address is None:
             return []
         notifier = HubNotifier(self.address, self.database, Serves(idle=False))
@@ -89,14 +88,14 @@ class HubAccess:
             return [Finding(Level.OK, "hub", found)]
         found = (
             f"the hub at {self.address} answers, and does not look at this database, which it"
-            f" knows as {self.database!r}: what nobody tells it of waits until workers poll"
+            f" knows as {self.database!r}: jobs that nobody announces wait until workers poll"
         )
         return [Finding(Level.WARNING, "hub", found, _LOOK)]
 
     def close(self) -> None:
-        """Say what has not been said, and end the thread that says it; the next hint starts one."""
-        if self._teller is not None:
-            self._teller.close()
+        """Send the queued hints, and end the thread that sends them; the next hint starts one."""
+        if self._client is not None:
+            self._client.close()
 
 
 async def _looks(notifier: HubNotifier) -> bool:

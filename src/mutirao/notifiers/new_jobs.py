@@ -1,8 +1,8 @@
-"""What is new in an SQLite file since the last look, and which of its idle workers are to look.
+"""Finds the new jobs of an SQLite file, and chooses the idle workers that look for them.
 
-A write to a file says nothing about itself, so each worker that listens reads this, and all come
-to the same answer: the workers are listed in the file, and a job's id says where in the list they
-begin. ADR 48 says why few of them look at once.
+A notification of a write has no content, so each listening worker reads this, and all come to the
+same result: the workers are listed in the file, and a job's id gives the place in the list where
+they begin. ADR 48 says why few of them look at once.
 """
 
 import sqlite3
@@ -90,7 +90,7 @@ class NewJobs:
 
 
 def _chosen(able: list[int], job: int) -> list[int]:
-    """Return who looks at once for a job, and who after it, as far apart in the list as possible.
+    """Return the workers that look for a job, first one first, spread over the list.
 
     By the golden ratio, in 65536ths: jobs that come one after another are for different workers.
     """
@@ -108,9 +108,9 @@ def _serves(job: _Job, queues: str | None, exclude: str | None, tasks: str | Non
     )
 
 
-def _names(told: str) -> list[Any]:
-    """Return the names in a worker's row; none, if somebody has written otherwise."""
+def _names(text: str) -> list[Any]:
+    """Return the names in a worker's row; none, if somebody has written something else."""
     try:
-        return read_list(told)
+        return read_list(text)
     except UnreadableRow:
         return []

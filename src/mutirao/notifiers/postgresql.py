@@ -91,7 +91,7 @@ async def _psycopg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
     try:
         connection = await opened()
         try:
-            await _told(connection.execute(f'LISTEN "{channel}"'))
+            await _awaited(connection.execute(f'LISTEN "{channel}"'))
             yield ""
             # Not `connection.notifies()`, which wakes up ten times a second to check for signals:
             # 0.15 s of CPU time a minute, half of what an idle worker took.
@@ -102,7 +102,7 @@ async def _psycopg(opened: Opened, channel: str) -> AsyncGenerator[str, None]:
                 async for payload in payloads:
                     yield payload
         finally:
-            await _told(connection.close())
+            await _awaited(connection.close())
     except (psycopg.OperationalError, OSError) as gone:
         raise StoreUnavailable(f"the listening connection is lost: {gone}") from gone
 
@@ -115,7 +115,7 @@ def _notified(wire: Any, encoding: str) -> Iterator[str]:
         yield notification.extra.decode(encoding, "replace")
 
 
-async def _told(result: Any) -> None:
+async def _awaited(result: Any) -> None:
     if isawaitable(result):
         await result
 
@@ -191,15 +191,15 @@ def _polled(connection: Any) -> Iterator[str]:
 
 
 class _Reading:
-    """What comes on a socket, also its end, read as soon as the event loop finds it readable.
+    """Reads a socket until its end, as soon as the event loop finds it readable.
 
     It is read in the loop's callback, so that the socket is not readable any more when the loop
-    turns to those who wait; and there is one timer for all silences: an idle worker waits for both
+    runs the waiting tasks; and there is one timer for all silences: an idle worker waits for both
     before it claims.
 
     Parameters:
         read: returns what has come.
-        ask: called after a long silence, and the server must answer; None: the reading ends then.
+        ask: called after a long silence, and the server must answer; None: reading ends then.
     """
 
     def __init__(

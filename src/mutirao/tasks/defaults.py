@@ -11,7 +11,7 @@ from mutirao.tasks.options import TaskOptions
 
 
 class AttemptTerms(NamedTuple):
-    """What applies to the attempts of a task; `timeout` is in seconds."""
+    """The terms of the attempts of a task; `timeout` is in seconds."""
 
     retry: RetryPolicy
     timeout: float | None
@@ -62,7 +62,7 @@ class Defaults:
 
 
 class DefaultsInWords(NamedTuple):
-    """Defaults that can be told to another process: the policy is described in words."""
+    """Defaults that can be sent to another process: the policy is described in words."""
 
     retry: str | None = None
     max_attempts: int | None = None

@@ -111,7 +111,7 @@ class Handle(Generic[R]):
     one that waited), "rerun" (it waits for one that runs), "found" (another job has the key, and
     nothing was written) or "outdated" (a job with a newer version was enqueued before, and nothing
     was written). With a supersede rule also "follows" (it runs after the previous job of
-    the key), "merged" (with one that waited), "superseded" (together with one that waited; neither
+    the key), "merged" (with one that waited), "superseded" (as is one that waited; neither
     runs) or "repeated" (the last job of the key has succeeded with the same arguments, and nothing
     was written).
     """

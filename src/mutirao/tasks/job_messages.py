@@ -1,4 +1,4 @@
-"""A job as a message and back: what of it travels through a broker, by broker alone. Pure."""
+"""Converts jobs to messages and back, for queues by broker alone. Pure functions."""
 
 import secrets
 import time
@@ -86,10 +86,10 @@ def id_of(message: Message) -> MessageId:
 
 
 def claim_of(message: Message, run: int, now: datetime) -> Claim:
-    """Return a message as a claim. `run` tells this delivery from others of the same message.
+    """Return a message as a claim. `run` differs between deliveries of the same message.
 
     Raises:
-        UnfitHeader: what its publisher says of it cannot be used.
+        UnfitHeader: a header of its publisher cannot be used.
     """
     id, said = id_of(message), message.headers
     claim = Claim(
@@ -156,8 +156,8 @@ def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: dat
         after = max(0.0, (outcome.at - now).total_seconds())
     if kind is OutcomeKind.RETRIED:
         headers = {FIRST_FAILED_AT: now.isoformat(), **message.headers}
-        told = replace(message, attempt=message.attempt + 1, headers=headers)
-        return Again(delivery, cleared(told), after)
+        next_try = replace(message, attempt=message.attempt + 1, headers=headers)
+        return Again(delivery, cleared(next_try), after)
     if kind is OutcomeKind.RELEASED:
         return Again(delivery, message, after, anew=True)
     return Again(delivery, cleared(message), after)

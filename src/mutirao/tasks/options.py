@@ -3,8 +3,8 @@
 `TaskTerms` are the parameters of `@app.task(…)`, `CallTerms` those of `task.using(…)`;
 `TaskOptions` and `template_of` hold the result. A new option of a task is added to `TaskTerms`, to
 `TaskOptions` and where it is used; one of a call to `CallTerms` with its text, to `template_of` and
-to `NewJob`: the command line makes its options of `CallTerms`. `Task.on_dead` says which of a
-task's options its `on_dead` handler does not inherit.
+to `NewJob`: the command line makes its options of `CallTerms`. `Task.on_dead` lists the
+options that the `on_dead` handler of a task does not inherit.
 """
 
 from collections.abc import Iterable, Mapping
@@ -249,8 +249,8 @@ def uniqueness(usual: Unique, terms: KeyTerms) -> Unique:
         "scope": terms.get("scope"),
         "debounce_limit": length_of_time("debounce_limit", terms.get("debounce_limit")),
     }
-    apart = (given["on_conflict"], given["unique_for"], given["debounce_limit"])
-    if usual.supersede is not None and apart != (None, None, None):
+    options = (given["on_conflict"], given["unique_for"], given["debounce_limit"])
+    if usual.supersede is not None and options != (None, None, None):
         raise InvalidJob(
             "the task has a supersede rule, which says what a key means; leave on_conflict,"
             " unique_for and debounce_limit out"
@@ -308,7 +308,7 @@ def _window(unique_for: Duration | str | None) -> float | None:
 def _number_of(version: Version) -> float:
     """Return a version as a number: seconds since 1970 for a moment.
 
-    A float tells microseconds apart until the year 2255.
+    A float distinguishes microseconds until the year 2255.
     """
     if isinstance(version, datetime) and version.tzinfo is not None:
         return version.timestamp()
@@ -320,7 +320,7 @@ def _number_of(version: Version) -> float:
 class ChangeTerms(TypedDict, total=False):
     """The new values of `app.change(…)`, with their texts on the command line.
 
-    What is left out stays as it is.
+    Options that are left out stay unchanged.
 
     Parameters:
         priority: smaller priorities run first; -32768 to 32767.

@@ -1,4 +1,4 @@
-"""Probes: what a task asks about work that its handler has started elsewhere."""
+"""Probes: functions that ask for the state of work that a handler has started elsewhere."""
 
 import inspect
 from collections.abc import Callable
@@ -17,7 +17,7 @@ Asks = TypeVar("Asks", bound=Callable[..., Any])
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """What is asked, and the seconds between two questions."""
+    """The function that asks, and the seconds between two calls."""
 
     function: Callable[..., Any]
     every: float
@@ -42,12 +42,12 @@ class Probed:
     def probe(
         self, function: Asks | None = None, *, every: float | timedelta = ASK_EVERY
     ) -> Asks | Callable[[Asks], Asks]:
-        """Register a function that tells how it is with work that the handler has started.
+        """Register a function that returns the state of work that the handler has started.
 
         The attempt goes on when the handler has returned. The probe is called with the `Job` and
         what the handler returned, at once and then every so many seconds (or a `timedelta`), and
-        returns a `Work`, or its text: "running", "done" or "failed". The work of an attempt that
-        ends otherwise, by a timeout or a shutdown, is not ended by that.
+        returns a `Work`, or its text: "running", "done" or "failed". A timeout or a shutdown ends
+        the attempt, and does not end the work.
 
         Raises:
             InvalidTask: the task has a probe or `process=True`, or this cannot be one.

@@ -97,10 +97,10 @@ class TaskRegistry(TaskApp, Protocol):
         self._tasks[task.name] = task
 
     def decide(self) -> None:
-        """Check what was left of signatures when their tasks were registered.
+        """Check the parts of signatures that could not be checked at their registration.
 
         Raises:
-            InvalidTask: some cannot work as they are; all of them are told.
+            InvalidTask: some cannot work as they are; all of them are named.
         """
         check_each([*self.undecided.values()], Task.check_signature)
         self.undecided.clear()

@@ -1,4 +1,4 @@
-"""Schedules that code declares: `@app.schedule(…)`, and the same of a blueprint."""
+"""Schedules that code declares: `@app.schedule(…)`, and that of a blueprint."""
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,7 @@
 """Tasks: functions registered to run as jobs, and the ways to enqueue a call.
 
 `Task[P, R]` has the handler's signature, so that a type checker finds a wrong argument of `enqueue`
-where it is written; at run time `Signature` does the same before anything is stored.
+where it is written; at run time `Signature` checks the same before anything is stored.
 """
 
 import inspect
@@ -79,8 +79,10 @@ class Task(Probed, OtherWords, Generic[P, R]):
         rule = options.unique.supersede
         if rule is not None:
             _check_rule(rule, name)
-            self.signature.require(rule.by, "supersede's by, which tells the kinds of jobs apart")
-            self.signature.told_apart_by.append(rule.by)
+            self.signature.require(
+                rule.by, "supersede's by, by which kinds of jobs are distinguished"
+            )
+            self.signature.distinguished_by.append(rule.by)
         if options.fair_by is not None:
             _check_argument("fair_by", options.fair_by, self.signature, name)
         for limit in options.limits:
@@ -244,8 +246,8 @@ class Task(Probed, OtherWords, Generic[P, R]):
     def decide(self) -> bool:
         """Check what is known when the task is registered; return whether that is all of it.
 
-        What it leaves is a parameter that a factory may provide, and an annotation that may name
-        what is defined further down.
+        It leaves parameters that a factory may provide, and annotations that may name types which
+        are defined further down.
 
         Raises:
             InvalidTask: its jobs could not run, whatever comes.
@@ -284,12 +286,12 @@ def check_each(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> No
     """Check each of these tasks.
 
     Raises:
-        InvalidTask: some cannot work as they are; all of them are told.
+        InvalidTask: some cannot work as they are; all of them are named.
     """
     refused = refusals(tasks, check)
     if len(refused) > 1:
-        told = "; ".join(f"({n}) {each}" for n, each in enumerate(refused, 1))
-        raise InvalidTask(f"{len(refused)} tasks cannot work as they are: {told}")
+        named = "; ".join(f"({n}) {each}" for n, each in enumerate(refused, 1))
+        raise InvalidTask(f"{len(refused)} tasks cannot work as they are: {named}")
     for each in refused:
         raise each
 
@@ -316,9 +318,9 @@ def _check_argument(what: str, by: object, signature: Signature, name: str) -> N
     if not isinstance(by, str) or not signature.takes(by):
         raise InvalidTask(
             f"{what} of task {name!r} is {by!r}, which is no argument of it; name the one whose"
-            " values are told apart, or say tenant or group, the options of a call"
+            " values are distinguished, or say tenant or group, the options of a call"
         )
-    signature.told_apart_by.append(by)
+    signature.distinguished_by.append(by)
 
 
 def _check_function(function: object, name: str) -> None:

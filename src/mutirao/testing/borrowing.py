@@ -1,4 +1,4 @@
-"""The store on a connection of the caller's, inside the transaction that is open there."""
+"""A store on the caller's connection, inside the transaction that is open there."""
 
 from mutirao.errors import WrongState
 from mutirao.ports import Store
@@ -11,7 +11,7 @@ from mutirao.testing.memory import InCallersThread, MemoryStore
 class BorrowingStore(SqlStore):
     """A `mutirao.ports.Store` on one connection, which its caller commits or rolls back.
 
-    What is a transaction elsewhere is a savepoint here. For one thread, and one call at a time.
+    A transaction of other stores is a savepoint here. For one thread, and one call at a time.
 
     Parameters:
         own: the application's store, which knows the database and the schema.

@@ -1,4 +1,4 @@
-"""Plain functions called in the caller's own thread, while no event loop runs there.
+"""Calls plain functions in the caller's own thread, while no event loop runs there.
 
 Frameworks refuse synchronous database calls beside a running event loop, as Django does. So the
 loop that drives a drain stops for each call, and goes on when that has returned.
@@ -29,7 +29,7 @@ class CallersThread(Threads):
         on_end: Callable[[ThreadCall], None],
         succeed: Callable[[], ThreadCall | None] | None = None,
     ) -> ThreadCall:
-        """Have a function called where `drive` was called; nothing succeeds it there."""
+        """Call a function in the thread that called `drive`."""
         call = ThreadCall(function, on_end)
         self._asked.append(call)
         asyncio.get_running_loop().stop()

@@ -1,4 +1,4 @@
-"""The capturing of an application's jobs in a test, instead of writing them to its database."""
+"""Captures an application's jobs in a test, instead of writing them to its database."""
 
 import inspect
 import json
@@ -109,7 +109,7 @@ def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> It
 
 @contextmanager
 def instead(app: Mutirao, store: Store) -> Iterator[None]:
-    """Have an application keep its jobs in another store, in the block."""
+    """Use another store for an application's jobs, in the block."""
     app.decide()
     own, app.store = app.store, store
     brokers, app.transports = app.transports, {}

@@ -1,4 +1,4 @@
-"""The draining of a database in a test: run all due jobs until none is left."""
+"""Drains a database in a test: runs all due jobs until none is left."""
 
 import asyncio
 from collections import Counter
@@ -57,7 +57,7 @@ async def adrain(
         How many attempts ended with each outcome.
 
     Raises:
-        InvalidTask: some tasks cannot work as they are; all of them are told.
+        InvalidTask: some tasks cannot work as they are; all of them are named.
         SchemaError: the tables do not fit the code.
         WrongState: `limit` was reached and there are jobs left.
     """
@@ -100,7 +100,7 @@ def drain(
         How many attempts ended with each outcome.
 
     Raises:
-        InvalidTask: some tasks cannot work as they are; all of them are told.
+        InvalidTask: some tasks cannot work as they are; all of them are named.
         SchemaError: the tables do not fit the code.
         UnsupportedConnection: `conn` is None, asynchronous, of another database, or no connection.
         WrongState: `limit` was reached and there are jobs left; or an event loop runs in this
@@ -138,7 +138,7 @@ def _refuse_in_loop() -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Means:
-    """Where jobs are kept, and where their handlers are called."""
+    """The store of the jobs, and the threads that call their handlers."""
 
     store: Store
     borrowed: Borrowed | None = None
@@ -188,7 +188,7 @@ class _Bench:
                     self._bound(claims, limit)
                     await self._run(claims)
                 except BaseException:
-                    # Who signs off gives back what was due: not what was claimed ahead of its time.
+                    # Signing off gives back due jobs: not those claimed ahead of their time.
                     await self._store.release([(claim.id, claim.run) for claim in claims])
                     raise
             return self._counts

@@ -144,7 +144,9 @@ class InlineStore(MemoryStore):
         limit = claim.max_attempts or policy.max_attempts
         running = Running(claim, self._begin)
         timeout, keep = claim.timeout or usual, task.keeper(claim.metadata)
-        job = Job(claim, limit, timeout, running.begin, self._tell, keep, home=self._home)
+        job = Job(
+            claim, limit, timeout, running.begin, self._report_progress, keep, home=self._home
+        )
         errors: list[BaseException] = []
 
         def judge(error: BaseException) -> Outcome:
@@ -183,7 +185,9 @@ class InlineStore(MemoryStore):
         task = self._known[claim.task]
         return task.is_coroutine or task.asks is not None or any(asynchronous)
 
-    def _tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+    def _report_progress(
+        self, claim: Claim, done: float, of: float | None, note: str | None
+    ) -> None:
         at_once(self.report([Progress(claim.id, claim.run, done, of, note)]))
 
     def _land(self, children: Sequence[int]) -> None:

@@ -1,7 +1,7 @@
 """The SQL store over an SQLite database in the memory of this process.
 
-`capture` and `inline` put one in the place of an application's store. It is gone when nobody has
-what they gave any more.
+`capture` and `inline` put one in the place of an application's store. It is deleted when nobody
+refers to their results any more.
 """
 
 import sqlite3
@@ -162,7 +162,7 @@ class InCallersThread(Runner):
 
 
 class _Completion:
-    """What a MemoryStore does for a transaction of one of its jobs."""
+    """The part of a MemoryStore for a transaction of one of its jobs."""
 
     def __init__(self, store: MemoryStore, job: Job, attempt: Attempt) -> None:
         self._store, self._job, self._attempt = store, job, attempt

@@ -17,7 +17,7 @@ SessionFactory = Callable[[], ManagedSession]
 
 
 class Completing(Protocol):
-    """What a store does for a transaction of one of its jobs."""
+    """The part of a store for a transaction of one of its jobs."""
 
     def adopt(self, session: object) -> AbstractContextManager[None]:
         """Note what is enqueued through `session` inside this block."""

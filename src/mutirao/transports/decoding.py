@@ -1,7 +1,7 @@
 """Decoders of what other programs publish: plain JSON, Kombu's JSON, Celery's tasks.
 
-Each takes a `ForeignMessage` and returns what `@app.consumer` is to call a handler with. What it
-raises is the cause with which the message is dead.
+Each takes a `ForeignMessage` and returns the call that `@app.consumer` makes of it. An exception
+that it raises becomes the cause of the dead message.
 """
 
 import json
@@ -17,7 +17,7 @@ from mutirao.model.brokers.foreign import Decode, Decoded, ForeignMessage
 __all__ = ["Decode", "Decoded", "ForeignMessage", "celery", "json_arguments", "kombu"]
 
 JSON_TYPES = (None, "application/json", "text/json")
-# What Kombu writes as {"__type__": …, "__value__": …}, as JSON has no such values.
+# The types that Kombu writes as {"__type__": …, "__value__": …}, as JSON has no such values.
 _KOMBU: Mapping[str, Any] = {
     "bytes": str.encode,
     "base64": b64decode,
@@ -25,7 +25,7 @@ _KOMBU: Mapping[str, Any] = {
     "date": lambda text: date.fromisoformat(text[:10]),
     "time": time.fromisoformat,
     "decimal": Decimal,
-    "uuid": lambda told: UUID(told["hex"] if isinstance(told, dict) else told),
+    "uuid": lambda value: UUID(value["hex"] if isinstance(value, dict) else value),
 }
 _OF_CELERY_ALONE = ("callbacks", "errbacks", "chain", "chord")
 

@@ -1,7 +1,7 @@
-"""The options of a transport: what the program gives, then what the environment says.
+"""The options of a transport: those that the program gives, then environment variables.
 
-It is read when the options are first needed, never when a transport is made: that happens while a
-module is imported.
+The environment is read when the options are first needed, not when a transport is made: that
+happens while a module is imported.
 """
 
 import os
@@ -34,23 +34,23 @@ def with_environment(kind: str, options: type[Options], given: Mapping[str, Any]
     """
     kinds = get_type_hints(options)
     _check_known(f"MUTIRAO_{kind}_", kinds)
-    told: dict[str, str] = {}
+    named: dict[str, str] = {}
     found = dict(given)
     for name in (each.name for each in fields(options) if each.name not in given):
         variable = f"MUTIRAO_{kind}_{name}".upper()
         if text := os.environ.get(variable):
-            told[variable] = name
+            named[variable] = name
             found[name] = _read(variable, text, kinds[name])
     try:
         return options(**found)
     except ConfigurationError as wrong:
-        if told:
-            raise ConfigurationError(f"{wrong} (options are from {', '.join(told)})") from None
+        if named:
+            raise ConfigurationError(f"{wrong} (options are from {', '.join(named)})") from None
         raise
 
 
 def check_kinds(options: "DataclassInstance") -> None:
-    """Raise ConfigurationError if an option is of another type. What it has is not told."""
+    """Raise ConfigurationError if an option is of another type; its value is not shown."""
     for name, kind in get_type_hints(type(options)).items():
         try:
             msgspec.convert(getattr(options, name), kind)

@@ -1,4 +1,4 @@
-"""A broker in this process: for tests, and the model that other transports are held against.
+"""A broker in the memory of this process: for tests, and the reference for other transports.
 
 Nothing outlives the process. It may be used from several event loops and threads.
 """
@@ -62,7 +62,7 @@ class MemoryTransport(MemoryEvents):
         longest_delay: the maximum seconds of a message's delay.
         max_size: the maximum bytes of a message's arguments.
         source: a queue of other programs to consume: what `publish_raw` puts there is for decoders.
-        tells: whether it tells of events.
+        tells: whether it publishes job events.
     """
 
     rewrites = True
@@ -117,7 +117,7 @@ class MemoryTransport(MemoryEvents):
 
     @asynccontextmanager
     async def announcements(self) -> AsyncIterator["_Announcements"]:
-        """Listen to what workers tell; see `Announces.announcements`."""
+        """Listen to the announcements of workers; see `Announces.announcements`."""
         self._check_available()
         listener = _Announcements(self.announce)
         self._listeners.add(listener)
@@ -127,7 +127,7 @@ class MemoryTransport(MemoryEvents):
             self._listeners.discard(listener)
 
     def announce(self, body: bytes) -> None:
-        """Tell something to all that listen."""
+        """Send an announcement to all listeners."""
         self._check_available()
         for each in list(self._listeners):
             each.hear(body)
@@ -323,7 +323,7 @@ class _Consumer:
         self._transport.hand_out(self.queue)
 
     async def stop(self) -> None:
-        """Have no more handed out; see `Consumer.stop`."""
+        """Hand out no more; see `Consumer.stop`."""
         self._come.ended = True
         self._come.tell()
 
@@ -343,14 +343,14 @@ class _Consumer:
         else:
             delivery = Delivery(what, what.args.encode(), None, number, returned=returned)
         self.held[number] = delivery, waiting
-        self._tell(lambda: self._come.append(delivery))
+        self._call_soon(lambda: self._come.append(delivery))
 
     def take_back(self, broken: bool) -> list[_Ready]:
         """Return what it has not settled; it has nothing any more."""
         held, self.held = list(self.held.values()), {}
         if broken:
             lost = [delivery for delivery, _ in held]
-            self._tell(lambda: self._lose(lost))
+            self._call_soon(lambda: self._lose(lost))
         return [_Ready(what, returned + 1) for _, (what, returned) in held]
 
     def _lose(self, lost: list[Delivery]) -> None:
@@ -358,13 +358,13 @@ class _Consumer:
         self._come.clear()
         self._on_lost(lost)
 
-    def _tell(self, what: Callable[[], None]) -> None:
-        def tell() -> None:
+    def _call_soon(self, what: Callable[[], None]) -> None:
+        def call() -> None:
             what()
             self._come.tell()
 
         if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(tell)
+            self._loop.call_soon_threadsafe(call)
 
 
 class _Announcements:
@@ -373,15 +373,15 @@ class _Announcements:
         self._come: Arrivals[bytes] = Arrivals()
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what somebody tells; see `Announcements.receive`."""
+        """Wait for an announcement; see `Announcements.receive`."""
         return await self._come.next_within(seconds)
 
     async def tell(self, body: bytes) -> None:
-        """Tell all that listen; see `Announcements.tell`."""
+        """Send an announcement; see `Announcements.tell`."""
         self._announce(body)
 
     def hear(self, body: bytes) -> None:
-        """Take what is told, in whatever thread this is."""
+        """Take an announcement, from any thread."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(self._come.put, body)
 

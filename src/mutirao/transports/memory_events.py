@@ -1,4 +1,4 @@
-"""Events of a broker in memory: each goes at once to whoever listens."""
+"""Job events of the broker in memory: each goes to its listeners at once."""
 
 import asyncio
 import threading
@@ -26,50 +26,50 @@ class _Hearer(NamedTuple):
 
 
 class MemoryEvents:
-    """The part of `MemoryTransport` that tells of events. `tells`: whether it is to."""
+    """The part of `MemoryTransport` that publishes job events. `tells`: whether it does."""
 
     available: bool
     events_dropped = 0  # there is nothing on the way
 
     def __init__(self, tells: bool) -> None:
-        self.tells, self._teller = tells, uuid4().hex
-        self._told: Counter[EventKey] = Counter()
+        self.tells, self._publisher = tells, uuid4().hex
+        self._published: Counter[EventKey] = Counter()
         self._hearers: list[_Hearer] = []
-        self._telling = threading.Lock()
+        self._events_lock = threading.Lock()
 
     async def dropped(self) -> Dropped | None:
-        """Return what was not told; see `TellsEvents.dropped`."""
+        """Return how many events were not published; see `TellsEvents.dropped`."""
         return None
 
     def tell(self, event: JobEvent) -> None:
-        """Tell an event at once; see `TellsEvents.tell`."""
+        """Publish an event at once; see `TellsEvents.tell`."""
         key = event.key
-        with self._telling:
-            number, self._told[key] = self._told[key], self._told[key] + 1
+        with self._events_lock:
+            number, self._published[key] = self._published[key], self._published[key] + 1
             for each in self._hearers:
                 if any(wish.fits(key) for wish in each.filters):
-                    each.call(each.feed.put, self._teller, number, [event])
+                    each.call(each.feed.put, self._publisher, number, [event])
 
     @asynccontextmanager
     async def listen(
         self, filters: Sequence[EventKey], feed: EventFeed
     ) -> AsyncIterator["asyncio.Future[TransportError]"]:
-        """Have events come into a feed; see `TellsEvents.listen`."""
+        """Put events into a feed; see `TellsEvents.listen`."""
         if not self.available:
             raise TransportUnavailable("the broker in memory is away; try again")
         loop = asyncio.get_running_loop()
         hearer = _Hearer(loop, filters, feed, loop.create_future())
-        with self._telling:
+        with self._events_lock:
             self._hearers.append(hearer)
         try:
             yield hearer.ended
         finally:
-            with self._telling:
+            with self._events_lock:
                 self._hearers.remove(hearer)
 
     def lose_hearers(self) -> None:
-        """Break the connections of whoever listens, as a broker that restarts does."""
+        """Break the connections of all listeners, as a broker that restarts does."""
         gone = TransportUnavailable("the connection to the broker in memory is broken")
-        with self._telling:
+        with self._events_lock:
             for each in self._hearers:
                 each.call(each.ended.set_result, gone)

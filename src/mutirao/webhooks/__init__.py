@@ -1,4 +1,4 @@
-"""Webhooks: signing, verifying, and an HTTP call that cannot be led into one's own network."""
+"""Webhooks: signing, verifying, and an HTTP client that refuses private addresses (SSRF)."""
 
 from mutirao.errors import ConfigurationError
 

@@ -1,4 +1,4 @@
-"""What is kept of an attempt: the answer, or why there was none."""
+"""The result of an attempt: the answer, or why there was none."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class DeliveryFailure(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """What came of one attempt.
+    """The result of one attempt.
 
     Parameters:
         status: of the answer; None if there was none.

@@ -1,9 +1,9 @@
-"""Endpoints read, and attempts written, for many deliveries at once.
+"""Reads endpoints and writes attempts for many deliveries at once.
 
-Both gather what deliveries ask for while the database answers others: so none of them holds a
-connection, and their number does not decide how many statements there are. What was delivered is
-completed in the commit that writes its attempt: on PostgreSQL that made a fifth more deliveries a
-second than a commit for each.
+Both batch the requests of deliveries that come while the database answers earlier ones: so no
+delivery holds a connection, and the number of statements does not grow with theirs. A delivered job
+is completed in the commit that writes its attempt: on PostgreSQL that made a fifth more deliveries
+a second than a commit for each.
 """
 
 import asyncio
@@ -76,14 +76,14 @@ class AttemptWriter:
     """Writes attempts, one batch after the other; who hands one in waits until it is written.
 
     A batch is written once it has half of the attempts that are going on, or after `LINGER`: so one
-    delivery alone does not wait, and of fifty, which end at any time, about half are together.
+    delivery alone does not wait, and of fifty, which end at any time, about half share a batch.
     """
 
     def __init__(self, store: Store, terms: BreakerTerms) -> None:
         self._store, self._terms = store, terms
         self._lock = asyncio.Lock()
         self._batch: list[Made] = []
-        # What the batch waits for: that it is large enough. None: the next attempt begins another.
+        # Set once the batch is large enough. None: the next attempt begins another batch.
         self._gathering: asyncio.Future[None] | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._going_on = 0
@@ -108,7 +108,7 @@ class AttemptWriter:
             unexpected()
 
     async def write(self, attempt: WebhookAttempt, done: Completion | None = None) -> None:
-        """Write an attempt together with others; raises what the store raises.
+        """Write an attempt in a batch with others; raises the errors of the store.
 
         `done` completes its job, unless the store leaves that to the worker.
         """
@@ -131,7 +131,7 @@ class AttemptWriter:
             await asyncio.wait([enough], timeout=LINGER)
             if self._gathering is enough:
                 self._gathering = None
-            for some in _apart(batch):
+            for some in _split(batch):
                 await self._record_or_raise(some)
 
     async def _record_or_raise(self, batch: list[Made]) -> None:
@@ -146,16 +146,16 @@ class AttemptWriter:
         done = [made.done for made in batch if made.done]
         attempts, settlements = [made.attempt for made in batch], [each.settlement for each in done]
         recorded = await self._store.record_webhooks(attempts, self._terms, settlements)
-        _tell(done, recorded.settled)
+        _mark_settled(done, recorded.settled)
         for made in batch:
             if not made.written.done():
                 made.written.set_result(None)
 
 
-def _apart(batch: list[Made]) -> list[list[Made]]:
-    """Return those with whose endpoints and hosts all went well, and the others.
+def _split(batch: list[Made]) -> list[list[Made]]:
+    """Return the attempts at peers without a failure in this batch, and the others.
 
-    Only the first are completed with their attempts; all of one peer are judged together.
+    Only the first are completed with their attempts; all of one peer are judged in one batch.
     """
     failed = [made.attempt for made in batch if not made.attempt.ok]
     if not failed:
@@ -168,8 +168,8 @@ def _apart(batch: list[Made]) -> list[list[Made]]:
     return [well, others] if well else [others]
 
 
-def _tell(done: list[Completion], settled: set[int]) -> None:
-    """Tell attempts that their jobs are complete; the first one, which others are ready now."""
+def _mark_settled(done: list[Completion], settled: set[int]) -> None:
+    """Mark attempts as settled; the first one gets the lanes of other jobs that are ready now."""
     woken = settled.woken if isinstance(settled, Settled) else ()
     for settlement, attempt in done:
         if settlement.id in settled:

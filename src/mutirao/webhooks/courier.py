@@ -36,8 +36,8 @@ class Courier:
 
     Parameters:
         guard: which URLs are called; as usual `https` to public addresses.
-        ssl_context: what certificates are trusted; as usual those that the system trusts.
-        connections: open at most, to all servers together.
+        ssl_context: the trusted certificates; as usual those that the system trusts.
+        connections: open at most, to all servers in total.
         now: Unix seconds, for the signatures' time and dates in answers.
     """
 
@@ -147,7 +147,7 @@ class Courier:
 
 @dataclass
 class _Call:
-    """What is known of an attempt so far."""
+    """The state of an attempt so far."""
 
     url: str
     headers: dict[str, str]  # but those of the signer

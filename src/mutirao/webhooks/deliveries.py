@@ -1,7 +1,7 @@
 """Deliveries as jobs: the tasks of a worker that sends webhooks.
 
-An attempt reads its endpoint, makes the call while it holds nothing of the database, writes what
-came of it, and then ends like any other: by returning, or by an error that the policy judges.
+An attempt reads its endpoint, makes the call while it holds no connection of the database, writes
+the result, and then ends like any other: by returning, or by an error that the policy judges.
 """
 
 import random
@@ -55,7 +55,7 @@ from mutirao.webhooks.silence import SilenceDetector
 
 # Seconds between the attempts, as Standard Webhooks advises; the first one is at once.
 SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
-SPREAD = 0.1  # of each wait, so that what failed together does not come back together
+SPREAD = 0.1  # of each wait, so that deliveries that failed at once are not retried at once
 MICROSECOND = timedelta(microseconds=1)
 _BODILESS = ("GET", "DELETE")
 
@@ -71,7 +71,7 @@ def wait_of(attempt: int, error: BaseException | None) -> float:
     return max(wait, (failed and failed.retry_after) or 0.0)
 
 
-# Apart: what is tried again does not delay what is new, nor the other way round.
+# In a lane of their own, so that retries do not delay new deliveries, nor the other way round.
 POLICY = replace(Retry.by(wait_of, len(SCHEDULE) + 1), apart=True)
 # Nothing but its probe ends the wait of a breaker, so it is given up later than anything is held.
 OF_PROBES = Retry.exponential(10_000, maximum=60.0)
@@ -156,16 +156,16 @@ class Deliveries:
         if ok:
             return
         if answer.status == GONE:
-            raise Dead(f"the endpoint is disabled: {_told(found, answer)}")
+            raise Dead(f"the endpoint is disabled: {_described(found, answer)}")
         if answer.failure is DeliveryFailure.UNSAFE and self._never_calls(found.url):
             raise Dead(
-                f"{_told(found, answer)}\nNo later attempt of this worker would call it: put the"
-                " endpoint with another URL, or let workers call it, and replay this delivery"
+                f"{_described(found, answer)}\nNo later attempt of this worker would call it: put"
+                " the endpoint with another URL, or let workers call it, and replay this delivery"
             )
-        raise WebhookFailed(_told(found, answer), _asked(answer), found.retry)
+        raise WebhookFailed(_described(found, answer), _asked(answer), found.retry)
 
     async def probe(self, kind: str, key: str, heard: bool = False) -> None:
-        """Let one delivery through a breaker: its time has come, or the peer was heard from."""
+        """Let one delivery through a breaker: it is due, or the peer has sent something."""
         await self._store.probe_webhooks(BreakerName(kind, key), at_once=heard)
 
     def _never_calls(self, url: str) -> bool:
@@ -208,8 +208,8 @@ class Deliveries:
 def _body(endpoint: Endpoint, event: Event, payload: msgspec.Raw) -> bytes:
     if endpoint.body == "payload":
         return bytes(payload)
-    told = {"type": event.topic, "timestamp": event.published_at, "data": payload}
-    return msgspec.json.encode(told)
+    body = {"type": event.topic, "timestamp": event.published_at, "data": payload}
+    return msgspec.json.encode(body)
 
 
 def _secrets(endpoint: Endpoint) -> list[Secret]:
@@ -243,8 +243,8 @@ def _asked(answer: Answer) -> float | None:
     return answer.retry_after if answer.status in ASKS_TO_WAIT else None
 
 
-def _told(endpoint: Endpoint, answer: Answer) -> str:
-    """Return what came of an attempt; errors are counted by its first line, so nothing varies."""
+def _described(endpoint: Endpoint, answer: Answer) -> str:
+    """Describe the result of an attempt; errors are counted by its constant first line."""
     came = f"was answered {answer.status}"
     if answer.failure is not None:
         came = f"failed ({answer.failure}): {_detail(endpoint, answer)}"
@@ -253,13 +253,13 @@ def _told(endpoint: Endpoint, answer: Answer) -> str:
 
 
 def _detail(endpoint: Endpoint, answer: Answer) -> str | None:
-    """Return the error's words without what may be secret in the URL."""
+    """Return the error's text without possible secrets of the URL."""
     if answer.detail is None:
         return None
-    told = answer.detail
+    text = answer.detail
     for shown in (endpoint.url, endpoint.url[:255]):  # errors show a beginning of long ones
-        told = told.replace(shown, f"{endpoint.host}/…")
-    return storable(told)
+        text = text.replace(shown, f"{endpoint.host}/…")
+    return storable(text)
 
 
 def _trusting(ca: str) -> ssl.SSLContext:

@@ -1,7 +1,7 @@
-"""Which URLs are called, and to which addresses: the guard against requests to one's own house.
+"""Guards against requests to private networks (SSRF): checks URLs and resolved addresses.
 
 A URL is checked by a grammar of our own, so strict that no two parsers read it differently. A name
-is resolved once; each of its addresses is looked at, and exactly these are connected to.
+is resolved once; each of its addresses is checked, and exactly these are connected to.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def system_resolve(host: str, port: int) -> list[str]:
 
 @dataclass(frozen=True)
 class Target:
-    """What a URL that was checked leads to: its scheme, host (without brackets) and port."""
+    """The target of a checked URL: its scheme, host (without brackets) and port."""
 
     scheme: str
     host: str

@@ -55,7 +55,7 @@ class Secret:
 
     @property
     def version(self) -> str:
-        """What its signatures begin with: `v1` (HMAC-SHA256) or `v1a` (ed25519)."""
+        """The prefix of its signatures: `v1` (HMAC-SHA256) or `v1a` (ed25519)."""
         return "v1" if self.prefix == SHARED else "v1a"
 
     def public(self) -> str:
@@ -69,7 +69,7 @@ class Secret:
         return _written(PUBLIC, self._public())
 
     def usable(self, at: float) -> bool:
-        """Tell whether it signs at `at`, in Unix seconds."""
+        """Return whether it signs at `at`, in Unix seconds."""
         return self.until is None or at < self.until.timestamp()
 
     def sign(self, content: bytes) -> str:
@@ -87,7 +87,7 @@ class Secret:
         return f"{self.version},{base64.b64encode(signature).decode()}"
 
     def signed(self, content: bytes, signature: bytes) -> bool:
-        """Tell whether `signature` is this secret's for `content`, in constant time."""
+        """Return whether `signature` is this secret's for `content`, in constant time."""
         if self.prefix == SHARED:
             return hmac.compare_digest(
                 hmac.digest(self.material, content, hashlib.sha256), signature

@@ -1,8 +1,8 @@
-"""Counting what a server says besides its answers: so that nothing that it says is without end.
+"""Limits the bytes that a server sends besides its answer: interim answers, control frames.
 
-What comes is looked at before httpcore2 reads it. Interim answers and control frames cost a server
-nothing, and us about 15 µs each in h11 or h2. Endless ones kept an event loop busy for good, as
-what is always there to be read is never waited for.
+They are counted before httpcore2 reads them. They cost a server nothing, and us about 15 µs each in
+h11 or h2. An endless stream of them would keep an event loop busy for ever, as data that is always
+there is read without waiting.
 """
 
 from __future__ import annotations

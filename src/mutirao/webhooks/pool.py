@@ -1,7 +1,7 @@
-"""Connections that are kept between requests; the one that was used last is taken first.
+"""A connection pool that takes the last used connection first.
 
-httpcore2's own pool looks at each of its connections twice for a request, wherever they lead. Here
-a request looks at one.
+httpcore2's own pool examines all of its connections twice for a request, whatever their origin.
+Here a request examines one.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import httpcore2
 
 Connection = httpcore2.AsyncHTTPConnection
-# What is raised if the other side closes a connection at the moment of its next request.
+# Errors when the other side closes a connection at the moment of its next request.
 _CLOSED = (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError)
 Place = tuple[bytes, bytes, int]  # scheme, host, port
 # By one connection of HTTP/2. nginx ends one after a thousand, and h2 then reads no answer that is
@@ -73,7 +73,7 @@ class Pool:
 
     Parameters:
         make: returns a connection to an origin; its first request opens it.
-        most: open at once, to all origins together. A request for which there is none waits.
+        most: open at once, to all origins in total. A request for which there is none waits.
     """
 
     def __init__(self, make: Callable[[httpcore2.Origin], Connection], most: int) -> None:
@@ -124,9 +124,9 @@ class Pool:
     async def give_back(self, pooled: Pooled, *, whole: bool) -> None:
         """Keep a connection for the next request, unless it was closed; close the outdated ones.
 
-        `whole`: whether the answer was read to its end. By HTTP/2 httpcore2 does not tell the other
-        side that nobody reads on: what is still said would count as unread for ever, until no other
-        answer fits. So no new request uses that connection, and its last user closes it.
+        `whole`: whether the answer was read to its end. By HTTP/2 httpcore2 does not reset the
+        stream of an answer that is not read on: its data would count as unread for ever, until no
+        other answer fits. So no new request uses that connection, and its last user closes it.
         """
         self._leave()
         await self._let_go(pooled, whole)

@@ -1,4 +1,4 @@
-"""What is sent: one webhook to one URL, checked where it is made."""
+"""The request of a webhook: one message to one URL, checked when it is made."""
 
 from __future__ import annotations
 

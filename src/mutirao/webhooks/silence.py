@@ -1,9 +1,9 @@
-"""Noticing that an endpoint is silent, long before its timeouts and its breaker.
+"""Detects that an endpoint is silent, long before its timeouts and its breaker.
 
-An endpoint that has answered gets up to fifty deliveries at once. When it falls silent, each one
-that is sent holds a slot until its timeout. So who sends watches: where nothing was heard of an
-endpoint for several times as long as its answers usually take, it gets few again, until it answers,
-and what waits for it leaves its slots to others.
+An endpoint that has answered gets up to fifty deliveries at once. When it falls silent, each
+delivery holds a slot until its timeout. The sender therefore monitors each endpoint: after silence
+of several times its usual answer time it gets few deliveries again, until it answers, and those
+that wait for it leave their slots to others.
 """
 
 import asyncio
@@ -26,16 +26,16 @@ log = logging.getLogger("mutirao")
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """An attempt that goes on: whom to tell that it only waits, and what leaves its slot."""
+    """An attempt that goes on: `on_wait` reports that it only waits, `lend` leaves its slot."""
 
-    tell: Callable[[], None]
+    on_wait: Callable[[], None]
     lend: Callable[[], None]
     lent: bool = False  # its slot is left to others
 
 
 @dataclass(slots=True)
 class _Heard:
-    """What is known of an endpoint: what goes on, and when it was last heard, or first asked."""
+    """The state of an endpoint: its attempts, and when it last answered, or was first called."""
 
     going_on: set[_Waiting] = field(default_factory=set)
     at: float = 0.0
@@ -44,7 +44,7 @@ class _Heard:
 
 
 class SilenceDetector:
-    """Watches attempts that are going on, and tells once of each endpoint that falls silent.
+    """Watches attempts that are going on, and reports each endpoint that falls silent once.
 
     Parameters:
         doubt: called with its id; may raise StoreError, and is called again then.
@@ -65,15 +65,15 @@ class SilenceDetector:
 
     @contextmanager
     def during(
-        self, endpoint: str, tell: Callable[[], None], lend: Callable[[], None]
+        self, endpoint: str, on_wait: Callable[[], None], lend: Callable[[], None]
     ) -> Iterator[Callable[[], None]]:
-        """Count an attempt as going on; yields what is called when the endpoint has answered.
+        """Count an attempt as going on; yields a function to call when the endpoint has answered.
 
         Parameters:
-            tell: called, perhaps several times, if the attempt only waits for a silent endpoint.
+            on_wait: called, perhaps several times, if the attempt only waits for a silent endpoint.
             lend: called then, too, unless `most` are: leaves the attempt's slot to others.
         """
-        started, heard, mine = self._clock(), self._of(endpoint), _Waiting(tell, lend)
+        started, heard, mine = self._clock(), self._of(endpoint), _Waiting(on_wait, lend)
         if not heard.going_on:
             heard.at = started
         heard.going_on.add(mine)
@@ -95,7 +95,7 @@ class SilenceDetector:
             self._lent -= mine.lent
 
     async def look(self) -> None:
-        """Tell of those that are silent now."""
+        """Report those that are silent now."""
         now = self._clock()
         for id, heard in list(self._heard.items()):
             waited = now - heard.at if heard.going_on else 0.0
@@ -103,7 +103,7 @@ class SilenceDetector:
                 heard.doubted = True
                 for each in [*heard.going_on]:  # in whose slots others may start
                     self._only_waits(each)
-                await self._tell(id, heard)
+                await self._report(id, heard)
 
     async def aclose(self) -> None:
         """Stop watching."""
@@ -112,7 +112,7 @@ class SilenceDetector:
             await asyncio.wait([self._watching])
 
     def _only_waits(self, waiting: _Waiting) -> None:
-        waiting.tell()
+        waiting.on_wait()
         if not waiting.lent and self._lent < self._most:
             waiting.lent = True
             self._lent += 1
@@ -131,7 +131,7 @@ class SilenceDetector:
             await asyncio.sleep(LOOK_EVERY)
             await self.look()
 
-    async def _tell(self, id: str, heard: _Heard) -> None:
+    async def _report(self, id: str, heard: _Heard) -> None:
         try:
             await self._doubt(id)
         except StoreError as error:

@@ -1,7 +1,7 @@
 """An httpx2 transport that connects to vetted addresses only, for the courier and for users.
 
-The guard stands where TCP connects. So the name in the URL remains the one of `Host`, of SNI and
-of the certificate, and a second answer of the DNS comes too late. Proxies are not looked for.
+The guard checks the address that TCP connects to. So the name in the URL remains the one of `Host`,
+of SNI and of the certificate, and a second answer of the DNS has no effect. Proxies are not used.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ if HTTP2:
 
 @dataclass
 class Trail:
-    """What a request met on its way: the address written to, and how many bytes were heard."""
+    """The trail of a request: the address written to, and the number of bytes received."""
 
     address: str | None = None
     heard: int = 0
@@ -235,7 +235,7 @@ def _note(address: str) -> None:
 
 
 class _Stream(httpcore2.AsyncNetworkStream):
-    """A connection that tells the trail of the request at hand its address, and what it hears.
+    """A connection that notes its address, and the bytes received, in the trail of its request.
 
     It serves one request after another.
     """
@@ -298,7 +298,7 @@ class _Stream(httpcore2.AsyncNetworkStream):
 
 @contextmanager
 def _translated() -> Iterator[None]:
-    """Raise what httpcore2 raises as what httpx2 calls it."""
+    """Raise the errors of httpcore2 as those of httpx2."""
     try:
         yield
     except tuple(_ERRORS) as error:
@@ -307,5 +307,5 @@ def _translated() -> Iterator[None]:
     except MutiraoError:
         raise
     except _UNTRANSLATED as error:
-        told = f"{type(error).__name__}: {error}"
-        raise httpx2.RemoteProtocolError(told) from error
+        text = f"{type(error).__name__}: {error}"
+        raise httpx2.RemoteProtocolError(text) from error

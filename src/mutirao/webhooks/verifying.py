@@ -1,4 +1,4 @@
-"""The receiver's side: was this webhook signed with our secret, and lately?"""
+"""Verifies received webhooks: the signature by our secret, and its age."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class Received:
 
 
 class EndpointsHeard(Protocol):
-    """What is told that a peer was heard from: `app.endpoints`."""
+    """Takes the news that a peer has sent something: `app.endpoints`."""
 
     def heard_from(self, id: str) -> None:
         """Let one delivery through to an endpoint whose breaker is open."""

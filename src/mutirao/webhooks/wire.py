@@ -1,7 +1,7 @@
-"""One TCP or TLS connection, on asyncio alone: read as it comes, written once a turn of the loop.
+"""One TCP or TLS connection on plain asyncio, written once per iteration of the event loop.
 
-httpcore2's own way leads through AnyIO, which waits for a turn of the loop at each step, and sends
-head and body apart.
+httpcore2's own network backend is AnyIO, which waits for an iteration of the loop at each step, and
+sends head and body separately.
 """
 
 from __future__ import annotations

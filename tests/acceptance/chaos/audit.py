@@ -39,10 +39,10 @@ def audit(connection: Connection, count: int) -> Findings:
     history = histories(connection)
     unfinished = connection.execute(select(func.count()).select_from(live)).scalar_one()
     problems = [f"{unfinished} jobs are live or running"] if unfinished else []
-    problems += _told("have no row", set(range(count)) - {row.number for row in written})
-    problems += _told("have several rows", _repeated(row.number for row in written))
-    problems += _told("were never enqueued", set(range(count)) - set(numbers.values()))
-    problems += _told("were enqueued more than once", _repeated(numbers.values()))
+    problems += _listed("have no row", set(range(count)) - {row.number for row in written})
+    problems += _listed("have several rows", _repeated(row.number for row in written))
+    problems += _listed("were never enqueued", set(range(count)) - set(numbers.values()))
+    problems += _listed("were enqueued more than once", _repeated(numbers.values()))
     wrong = [f"job {id} {flaw}" for id in numbers for flaw in flaws(history[id])]
     wrong += [f"job {row.job} {flaw}" for row in written for flaw in misfits(row, history, numbers)]
     outcomes = Counter(each.outcome for attempts in history.values() for each in attempts)
@@ -79,5 +79,5 @@ def _repeated(values: Iterable[int]) -> set[int]:
     return {value for value, times in Counter(values).items() if times > 1}
 
 
-def _told(what: str, numbers: set[int]) -> list[str]:
+def _listed(what: str, numbers: set[int]) -> list[str]:
     return [f"{len(numbers)} numbers {what}: {sorted(numbers)[:10]}"] if numbers else []

@@ -210,7 +210,7 @@ class Chaos:
                 workers.thaw(now=time.monotonic())
                 self._publish_what_was_purged(helper)
                 if tell.rang():
-                    self._tell()
+                    self._print_state()
             self._sent.give_up()
         self.blows.wait()
         self._asking.wait()
@@ -251,7 +251,7 @@ class Chaos:
             with self._engine.connect() as connection:
                 self._sent.publish_again(connection)
 
-    def _tell(self) -> None:
+    def _print_state(self) -> None:
         blows = ", ".join(f"{times} {name}" for name, times in self.blows.dealt.items())
         self._say(
             f"{self.seconds:6.1f} s: {self._rows:,} rows, {self._unfinished:,} jobs unfinished,"

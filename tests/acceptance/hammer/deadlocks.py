@@ -45,8 +45,8 @@ class Deadlock:
     @property
     def pair(self) -> tuple[str, ...]:
         """Those who met: each kind once, in an order that does not depend on who lost."""
-        told = zip(self.users, self.statements.values(), strict=True)
-        return tuple(sorted({f"{user}: {statement}" for user, statement in told}))
+        found = zip(self.users, self.statements.values(), strict=True)
+        return tuple(sorted({f"{user}: {statement}" for user, statement in found}))
 
 
 def deadlocks(log: str) -> list[Deadlock]:
@@ -60,8 +60,8 @@ def deadlocks(log: str) -> list[Deadlock]:
             open_[pid] = Deadlock(users[pid], {})
             found.append(open_[pid])
         elif severity == "DETAIL" and pid in open_ and _WAITS.search(text):
-            told = _STATEMENT.findall(text)
-            open_[pid].statements = {int(each): short(said) for each, said in told}
+            seen = _STATEMENT.findall(text)
+            open_[pid].statements = {int(each): short(said) for each, said in seen}
         elif severity == "CONTEXT" and pid in open_:
             open_[pid].where = [name.strip('"') for name in _CONTEXT.findall(text)]
         elif severity in ("STATEMENT", "ERROR", "LOG"):
@@ -86,8 +86,8 @@ def _of_mysql(part: str) -> Deadlock:
     return Deadlock(victim, statements, where=where, users=users[: len(statements)])
 
 
-def told(found: Iterable[Deadlock]) -> Iterator[str]:
-    """Yield who met whom, the most frequent first, and where the one that gave up was."""
+def described(found: Iterable[Deadlock]) -> Iterator[str]:
+    """Yield the pairs that met, the most frequent first, and where the one that gave up was."""
     found = list(found)
     places: dict[tuple[str, ...], Counter[str]] = {}
     for each in found:

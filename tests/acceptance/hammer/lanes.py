@@ -25,7 +25,7 @@ from mutirao import Mutirao
 from mutirao.sql.schema.tables import attempt, worker
 from tests.acceptance.hammer import audit
 from tests.acceptance.hammer.crew import Crew, crew
-from tests.acceptance.hammer.deadlocks import told
+from tests.acceptance.hammer.deadlocks import described
 from tests.acceptance.hammer.lanes_app import any_job, first_jobs
 from tests.acceptance.hammer.plan import Plan
 from tests.acceptance.hammer.stage import CALLER, WORKER, Stage, staged
@@ -101,7 +101,7 @@ def run(load: Load) -> Outcome:
             done=done,
             tally=tally,
             wrong=[*wrong, *workers.problems],
-            who=list(told(stage.deadlocks())),
+            who=list(described(stage.deadlocks())),
         )
 
 

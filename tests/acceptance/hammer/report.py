@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.acceptance.hammer.deadlocks import Deadlock, told
+from tests.acceptance.hammer.deadlocks import Deadlock, described
 from tests.acceptance.hammer.stage import CALLER, COMMAND, USERS, WORKER
 from tests.acceptance.hammer.tally import BUSY, DEADLOCK, NO_LOCK, SERIALIZATION, Line, Tally
 
@@ -44,7 +44,7 @@ class Report:
 
     def problems(self) -> list[str]:
         """Return what is not as promised."""
-        return [*self._deadlocks_told(), *self._failures(), *self.wrong]
+        return [*self._deadlocks_reached(), *self._failures(), *self.wrong]
 
     def lines(self) -> Iterator[str]:
         """Yield everything that there is to tell, one line each."""
@@ -67,9 +67,9 @@ class Report:
         shares = ", ".join(f"{who} {gave_up[who]:,}" for who in USERS)
         yield f"{self.transactions:,} transactions, {self.elsewhere:,} of them not callers'"
         yield f"{self.counted:,} deadlocks on the server; who gave up: {shares}"
-        yield from told(self.deadlocks)
+        yield from described(self.deadlocks)
 
-    def _deadlocks_told(self) -> Iterator[str]:
+    def _deadlocks_reached(self) -> Iterator[str]:
         gave_up = Counter(each.victim for each in self.deadlocks)
         callers = max(gave_up[CALLER], self.tally.failed(CALLER, DEADLOCK))
         if callers:

@@ -53,7 +53,7 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
             workers.stop()
             if logs is not None and stage.log is not None:
                 shutil.copyfile(stage.log, logs / "server.log")
-            return hammer.told()
+            return hammer.report()
 
 
 class Hammer:
@@ -86,8 +86,8 @@ class Hammer:
             await self._commander.aclose()
             self._reader.close()
 
-    def told(self) -> Report:
-        """Return what came of it."""
+    def report(self) -> Report:
+        """Return the report of the run."""
         transactions, counted = self._stage.counts()
         return Report(
             tally=self._tally,

@@ -54,8 +54,8 @@ def _options() -> tuple[Plan, Path | None, bool]:
     given: dict[str, Any] = {field.name: field.default for field in fields(Plan)}
     for name, text in HELP.items():
         kind, default = type(given[name]), given[name]
-        told = f"{text} ({default:g})"
-        parser.add_argument(f"--{name}", type=kind, default=default, help=told)
+        shown = f"{text} ({default:g})"
+        parser.add_argument(f"--{name}", type=kind, default=default, help=shown)
     parser.add_argument("--troubles", default="", help="names with commas; all if left out")
     parser.add_argument("--logs", type=Path, help="a directory for what the workers say")
     parser.add_argument("--list", action="store_true", help="name the troubles, and end")

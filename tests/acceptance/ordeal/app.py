@@ -21,7 +21,7 @@ from sqlalchemy import BigInteger, Column, Index, Insert, Integer, MetaData, Tab
 
 from mutirao import Job, Limit, Mutirao, Retry, Supersede
 from mutirao.transports.rabbitmq import RabbitMQ
-from tests.acceptance.ordeal.stacks import tell_when_asked
+from tests.acceptance.ordeal.stacks import print_on_signal
 
 STUMBLES = 0.02  # the share of attempts that fail
 MOST = 3  # limited jobs at once
@@ -215,7 +215,7 @@ QUEUES = (CARRIED, "narrow", "keyed", "clock")
 
 
 if PLACE:
-    tell_when_asked()
+    print_on_signal()
 
 
 def queue_at(place: int) -> str:

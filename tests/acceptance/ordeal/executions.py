@@ -27,7 +27,7 @@ def without_attempt(connection: Connection, executions: Iterable[Execution]) -> 
     ahead = time() - monotonic()
     for group in some(each for each in executions if each.outcome is None):
         ids = {each.job for each in group}
-        _tell_outcomes(connection, group, ids, ahead)
+        _add_outcomes(connection, group, ids, ahead)
         held = _held(connection, ids)
         for each in group:
             if each.outcome is None and held.get(each.job) != each.run:
@@ -38,15 +38,15 @@ def without_attempt(connection: Connection, executions: Iterable[Execution]) -> 
                 )
 
 
-def _tell_outcomes(
+def _add_outcomes(
     connection: Connection, group: Iterable[Execution], ids: Iterable[int], ahead: float
 ) -> None:
     columns = attempt.c["job", "run", "outcome", "finished_at"]
     rows = connection.execute(select(*columns).where(attempt.c.job.in_(ids)))
     found = {(job, run): (outcome, at) for job, run, outcome, at in rows}
     for each in group:
-        if (told := found.get((each.job, each.run))) is not None:
-            each.outcome, each.settled = OutcomeKind(told[0]), told[1].timestamp() - ahead
+        if (seen := found.get((each.job, each.run))) is not None:
+            each.outcome, each.settled = OutcomeKind(seen[0]), seen[1].timestamp() - ahead
 
 
 def _held(connection: Connection, ids: Iterable[int]) -> Mapping[int, int]:
@@ -75,8 +75,8 @@ def keys_out_of_turn(executions: Iterable[Execution], *, trusted: bool) -> Wrong
         kept = (each for each in found if each.outcome is not OutcomeKind.LOST)
         for first, then in pairwise(sorted(kept, key=lambda each: each.began)):
             if then.job < first.job:
-                told = f"job {then.job} of the key {key!r} began after job {first.job}"
-                yield ("turn", then.job, first.job), told
+                text = f"job {then.job} of the key {key!r} began after job {first.job}"
+                yield ("turn", then.job, first.job), text
 
 
 def run_again(executions: Iterable[Execution]) -> Wrong:

@@ -65,7 +65,7 @@ class Inspector:
             for id, attempts in histories(connection).items():
                 for flaw in miscounts([each for each in attempts if not _redundant(each)]):
                     self._findings.add(f"job {id} {flaw}")
-            self._tell(self._never_ran(connection))
+            self._add(self._never_ran(connection))
             held = select(live.c.id).where(live.c.worker.is_not(None))
             if ids := connection.scalars(held).all():
                 self._findings.add(f"{len(ids)} jobs are held, and nobody works: {ids[:10]}")
@@ -86,23 +86,23 @@ class Inspector:
         acknowledged = self._producer.acknowledged(self._confirmed)
         try:
             with self._reader.snapshot() as connection:
-                self._tell(promises.missing(connection, acknowledged))
+                self._add(promises.missing(connection, acknowledged))
                 for promise in IN_TABLES:
-                    self._tell(promise(connection))
-                self._tell(executions.without_attempt(connection, noted))
+                    self._add(promise(connection))
+                self._add(executions.without_attempt(connection, noted))
         except AWAY:
             self.put_off += 1
             return False
         self._confirmed += len(acknowledged)
         self.looks += 1
-        self._tell_noted()
+        self._check_noted()
         return True
 
-    def _tell_noted(self) -> None:
+    def _check_noted(self) -> None:
         noted, trusted = self._journal.all(), self._trusted
-        self._tell(executions.too_many_at_once(noted, trusted=trusted))
-        self._tell(executions.keys_out_of_turn(noted, trusted=trusted))
-        self._tell(executions.run_again(noted))
+        self._add(executions.too_many_at_once(noted, trusted=trusted))
+        self._add(executions.keys_out_of_turn(noted, trusted=trusted))
+        self._add(executions.run_again(noted))
         for id, run in sorted(self._journal.repeated):
             self._findings.add(f"run {run} of job {id} was executed twice")
 
@@ -116,7 +116,7 @@ class Inspector:
             if execution is None or (execution.ended is None and not killed):
                 yield ("never", id, run), f"job {id} succeeded in run {run}, which never ran"
 
-    def _tell(self, wrong: Iterable[tuple[object, str]]) -> None:
+    def _add(self, wrong: Iterable[tuple[object, str]]) -> None:
         for about, text in wrong:
             self._findings.add(text, about)
 

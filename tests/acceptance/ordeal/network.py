@@ -53,12 +53,12 @@ def slow(scene: ServerScene, event: Event) -> Iterator[str]:
     rate = event.chosen.uniform(2_000, 10_000)
     if event.chosen.random() < 0.5:
         proxy.slow(rate=rate)
-        told = f"{rate:,.0f} bytes a second on each connection"
+        text = f"{rate:,.0f} bytes a second on each connection"
     else:
         proxy.slow(latency=0.3)
-        told = "0.3 s later, each way"
+        text = "0.3 s later, each way"
     try:
-        yield told
+        yield text
     finally:
         proxy.slow()
 

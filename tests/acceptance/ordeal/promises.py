@@ -92,8 +92,8 @@ def limits_exceeded(connection: Connection) -> Wrong:
     running = connection.scalar(select(counter.c.running).where(counter.c.name == "task limited"))
     slots = connection.scalar(select(func.count()).select_from(slot))
     if running is not None and not running == slots == len(ids):
-        told = f"the limit counts {running} jobs and has {slots} places taken by {len(ids)}: {ids}"
-        yield ("counter", running, slots, *ids), told
+        text = f"the limit counts {running} jobs and has {slots} places taken by {len(ids)}: {ids}"
+        yield ("counter", running, slots, *ids), text
 
 
 def keys_shared(connection: Connection) -> Wrong:
@@ -113,8 +113,8 @@ def ticks(connection: Connection) -> Wrong:
     """Each tick has one job, and none is left out where all are to be made up for."""
     made: defaultdict[str, list[datetime]] = defaultdict(list)
     rows = select(job.c.metadata).where(job.c.task.in_(SCHEDULED))
-    for told in connection.scalars(rows):
-        made[told["schedule"]].append(datetime.fromisoformat(told["tick"]))
+    for seen in connection.scalars(rows):
+        made[seen["schedule"]].append(datetime.fromisoformat(seen["tick"]))
     for name, runs in connection.execute(select(schedule.c.name, schedule.c.runs)):
         found = sorted(made[name])
         if len(found) != runs:

@@ -101,5 +101,5 @@ def _median_and_longest(values: Sequence[float | None]) -> str:
 
 
 def _counted(counts: Counter[str]) -> str:
-    told = ", ".join(f"{count:,} {word}" for word, count in sorted(counts.items()))
-    return told or "none"
+    text = ", ".join(f"{count:,} {word}" for word, count in sorted(counts.items()))
+    return text or "none"

@@ -126,7 +126,7 @@ class Ordeal:
             self._drain()
             self.fleet.stop()
         self._inspector.look_back()
-        return self._told()
+        return self._finished_report()
 
     def _say(self, text: str) -> None:
         self._out(f"{monotonic() - self._started:7.1f} s  {text}")
@@ -252,7 +252,7 @@ class Ordeal:
                 return
             time.sleep(SUPERVISE)
 
-    def _told(self) -> Report:
+    def _finished_report(self) -> Report:
         report = self._report
         if (broker := self._stage.broker) is not None:
             self._say(f"{broker.purged.total():,} messages of the broker were deleted")

@@ -11,14 +11,14 @@ import sys
 ASKED_BY = signal.SIGUSR1
 
 
-def tell_when_asked() -> None:
+def print_on_signal() -> None:
     """Print all stacks to standard error whenever the signal comes."""
-    signal.signal(ASKED_BY, _tell_tasks)
-    # Beneath Python, so that it tells even where no bytecode runs.
+    signal.signal(ASKED_BY, _print_tasks)
+    # Beneath Python, so that it prints even where no bytecode runs.
     faulthandler.register(ASKED_BY, all_threads=True, chain=True)
 
 
-def _tell_tasks(number: int, frame: object) -> None:
+def _print_tasks(number: int, frame: object) -> None:
     for one in gc.get_objects():
         if isinstance(one, asyncio.Task) and not one.done():
             one.print_stack(file=sys.stderr)

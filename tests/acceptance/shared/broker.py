@@ -60,8 +60,8 @@ class Broker:
             async with aiormq.connect(self._server.url()) as connection:
                 channel = await connection.channel()
                 for name in names:
-                    told = await channel.queue_purge(name)
-                    self.purged[name] += told.message_count or 0
+                    found = await channel.queue_purge(name)
+                    self.purged[name] += found.message_count or 0
 
         dead = f"{self._prefix}-dead."
         asyncio.run(purge([name for name in self.held() if dead not in name]))
@@ -71,8 +71,8 @@ class Broker:
 
         async def delete(name: str) -> None:
             async with aiormq.connect(self._server.url()) as connection:
-                told = await (await connection.channel()).queue_delete(name)
-                self.purged[name] += told.message_count or 0
+                found = await (await connection.channel()).queue_delete(name)
+                self.purged[name] += found.message_count or 0
 
         asyncio.run(delete(f"{self._prefix}.{queue}"))
         self.declare([queue])
@@ -93,8 +93,8 @@ class Broker:
 
     def held(self) -> dict[str, int]:
         """Return how many messages each of our queues has, those that workers hold included."""
-        told = self._server.control("list_queues", "name", "messages", "--no-table-headers")
-        rows = (line.rsplit(None, 1) for line in told.splitlines() if line.strip())
+        found = self._server.control("list_queues", "name", "messages", "--no-table-headers")
+        rows = (line.rsplit(None, 1) for line in found.splitlines() if line.strip())
         return {name: int(n) for name, n in rows if name.startswith(self._prefix)}
 
 

@@ -59,23 +59,23 @@ class Proxy:
 
     def cut(self) -> None:
         """Reset all connections, on both sides."""
-        self._tell(_Link.abort)
+        self._command(_Link.abort)
 
     def silence(self, ways: Collection[Way], *, new: bool) -> None:
         """Forward nothing more these ways on what is open now, and on `new` ones if so asked."""
         self._silent = ways if new else ()
-        self._tell(lambda link: link.silence(ways))
+        self._command(lambda link: link.silence(ways))
 
     def speak(self) -> None:
         """Forward again, first of all what came meanwhile."""
         self._silent = ()
-        self._tell(_Link.speak)
+        self._command(_Link.speak)
 
     def slow(self, *, rate: float | None = None, latency: float = 0.0) -> None:
         """Forward so many bytes a second on each connection (None: all), and so many s later."""
         self._pace.rate, self._pace.latency = rate, latency
 
-    def _tell(self, command: Callable[[_Link], None]) -> None:
+    def _command(self, command: Callable[[_Link], None]) -> None:
         async def obey() -> None:
             for link in self._links:
                 command(link)

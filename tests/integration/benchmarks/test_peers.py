@@ -47,6 +47,6 @@ def test_what_is_promised_there() -> None:
         results.records.append(
             Record(peer=peer, work="drain", variant="60 B", jobs=100, figures=figures)
         )
-    told = table(results)
-    assert "| drain | × raw SQL ≥ 0.7 | 0.80 | met |" in told
-    assert "| enqueue many, in a transaction | × raw SQL ≥ 0.7 | — | not measured |" in told
+    found = table(results)
+    assert "| drain | × raw SQL ≥ 0.7 | 0.80 | met |" in found
+    assert "| enqueue many, in a transaction | × raw SQL ≥ 0.7 | — | not measured |" in found

@@ -23,7 +23,7 @@ def test_handlers_and_raw_loops(every_bench: Bench) -> None:
 
 def test_ratios_for_people(sqlite_bench: Bench) -> None:
     """Of what the driver alone commits."""
-    told = sqlite_bench.ok("transactions", "--jobs", 20, "-c", 2)
-    assert "thread, of raw on one connection" in told
-    assert "coroutine, of the fastest raw" in told
-    assert "coroutine, of bare sessions" in told
+    found = sqlite_bench.ok("transactions", "--jobs", 20, "-c", 2)
+    assert "thread, of raw on one connection" in found
+    assert "coroutine, of the fastest raw" in found
+    assert "coroutine, of bare sessions" in found

@@ -30,10 +30,10 @@ class Broker(MemoryTransport):
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
         """Publish, and keep what passed."""
-        told = await super().publish(messages)
+        found = await super().publish(messages)
         if self.available:
             self.passed += messages
-        return told
+        return found
 
     async def waiting(self, queue: str) -> int:
         """Return how many messages wait, and count that somebody asked."""

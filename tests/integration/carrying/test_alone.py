@@ -352,8 +352,8 @@ async def test_messages_that_nobody_can_run(
         *[("w", "Unreadable")] * 6,
     ]  # fmt: skip
     assert [each.cause.error_type for each in found if not each.task] == ["Unreadable"] * 3
-    told = [each.cause.error for each in found if each.id == "w"]
-    for name, text in zip(map(next, map(iter, said)), told, strict=True):
+    seen = [each.cause.error for each in found if each.id == "w"]
+    for name, text in zip(map(next, map(iter, said)), seen, strict=True):
         assert f"its header {name!r} is" in text
         assert "publish it again" in text
     lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
@@ -496,14 +496,14 @@ async def test_in_a_process_of_its_own(
     """A child knows the job by its id, for which JSON has no number; a silent one is killed."""
     app = Mutirao(transports={"default": broker})
     await broker.declare(["default"])
-    told, said = tmp_path / "told", tmp_path / "said"
+    values, said = tmp_path / "told", tmp_path / "said"
     for task in (children.tell, children.mumble):
         app.register(task)
-    jobs = [children.tell.job(str(told)), children.mumble.job(str(said))]
+    jobs = [children.tell.job(str(values)), children.mumble.job(str(said))]
     async with app.worker(queues=["default"]):
         id, _ = await app.aenqueue_many(jobs)
-        await until(lambda: told.exists() and told.read_text())
-        assert told.read_text().startswith(f"{id} 1 ")
+        await until(lambda: values.exists() and values.read_text())
+        assert values.read_text().startswith(f"{id} 1 ")
         await until(lambda: "AttemptStalled" in caplog.text)
     assert said.read_text() == "1" * children.SIGNS
 

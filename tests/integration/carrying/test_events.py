@@ -68,8 +68,8 @@ async def test_the_life_of_jobs(app: Mutirao) -> None:
         assert [(each.kind, each.attempt) for each in found] == [
             ("published", 0), ("started", 1), ("retried", 1), ("started", 2), ("dead", 2),
         ]  # fmt: skip
-        told, dead = found[0], found[-1]
-        assert (told.worker, told.duration, told.error) == (None, None, None)
+        values, dead = found[0], found[-1]
+        assert (values.worker, values.duration, values.error) == (None, None, None)
         assert dead.error == "ValueError: no \\ud800 such"
         assert dead.duration is not None
         assert dead.worker
@@ -93,9 +93,9 @@ async def test_dead_without_an_attempt(app: Mutirao, broker: MemoryTransport) ->
         unread, *others = [await soon(anext(events)) for _ in range(3)]
     assert {each.kind for each in (unread, *others)} == {"dead"}
     assert (unread.task, unread.job, unread.attempt) == ("", "", 0)
-    told = {each.task: (each.job, (each.error or "").partition(":")[0]) for each in others}
-    assert told["other"] == (given_up.id, "UnknownTask")
-    assert told["send"][1] == "Unreadable"
+    values = {each.task: (each.job, (each.error or "").partition(":")[0]) for each in others}
+    assert values["other"] == (given_up.id, "UnknownTask")
+    assert values["send"][1] == "Unreadable"
     assert unread.worker
 
 
@@ -191,8 +191,8 @@ async def test_nobody_tells(app: Mutirao, tmp_path: Path) -> None:
         (r"give a list, \['send'\]", {"tasks": "send"}),
         ("most is 0; give a whole number, from 1", {"most": 0}),
     ]
-    for told, given in odd:
-        with pytest.raises(ConfigurationError, match=told):
+    for found, given in odd:
+        with pytest.raises(ConfigurationError, match=found):
             async with app.events(**given):
                 pass
     silent: dict[str, Transport] = {"video": SQS("video"), "mail": MemoryTransport()}

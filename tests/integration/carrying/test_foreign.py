@@ -84,10 +84,10 @@ async def test_what_cannot_be_decoded(
             found = await dead(broker, 4)
             await until(lambda: ran == [7])
     assert {each.cause.error_type for each in found} == {"Unreadable"}
-    told = {each.raw: each.cause.error for each in found}
-    assert "UnicodeDecodeError" in told[b"\xff"]
-    assert "a list where a JSON object" in told[b"[1]"]
-    assert "order" in told[b'{"other": 2}']
+    values = {each.raw: each.cause.error for each in found}
+    assert "UnicodeDecodeError" in values[b"\xff"]
+    assert "a list where a JSON object" in values[b"[1]"]
+    assert "order" in values[b'{"other": 2}']
     assert caplog.text.count("a message of queue 'theirs' is dead") == 3
     assert await broker.return_dead("theirs", None) == 4
 
@@ -120,11 +120,11 @@ async def test_the_decoder_says_more(app: Mutirao, broker: MemoryTransport) -> N
     moment = datetime.now(UTC)
 
     def decode(message: ForeignMessage) -> Decoded:
-        told: Mapping[str, Any] = json.loads(message.body)
-        late = moment - timedelta(seconds=1) if told.get("late") else None
-        due = moment + timedelta(seconds=told.get("wait", 0))
-        said = Decoded(task=told["task"], positional=told["args"], run_at=due, expires_at=late)
-        return replace(said, tenant="acme", id=told.get("id"))
+        values: Mapping[str, Any] = json.loads(message.body)
+        late = moment - timedelta(seconds=1) if values.get("late") else None
+        due = moment + timedelta(seconds=values.get("wait", 0))
+        said = Decoded(task=values["task"], positional=values["args"], run_at=due, expires_at=late)
+        return replace(said, tenant="acme", id=values.get("id"))
 
     @app.consumer(broker, decode=decode)
     async def greet(job: Job, name: str, times: int = 1) -> None:
@@ -135,12 +135,12 @@ async def test_the_decoder_says_more(app: Mutirao, broker: MemoryTransport) -> N
         ran.append(("count", (n, datetime.now(UTC) - moment >= timedelta(seconds=0.3))))
 
     id = "0" * 31 + "7"
-    for told in (
+    for values in (
         {"task": "shop.count", "args": [1], "wait": 0.3},
         {"task": "greet", "args": ["late"], "late": True},
         {"task": "greet", "args": ["Ana", 2], "id": id},
     ):
-        broker.publish_raw("theirs", json.dumps(told).encode())
+        broker.publish_raw("theirs", json.dumps(values).encode())
     async with app.worker(queues=["theirs"]):
         await until(lambda: len(ran) == 2)
     assert ran == [("greet", ("Ana", 2, "acme", id)), ("count", (1, True))]

@@ -88,9 +88,9 @@ async def test_tasks_of_celery(broker: RabbitMQ, rabbit: RabbitServer) -> None:
         await until(buried)
     assert ran[sent] == (7, moment, Decimal("1.20"), id, 9.0)
     assert (ran["counted down"] - asked).total_seconds() >= 1
-    told = " ".join(each.cause.error for each in await broker.dead(THEIRS, 10))
-    assert "it has callbacks, which only Celery" in told
-    assert "it has chain, which only Celery" in told
+    text = " ".join(each.cause.error for each in await broker.dead(THEIRS, 10))
+    assert "it has callbacks, which only Celery" in text
+    assert "it has chain, which only Celery" in text
     await app.aclose()
 
 
@@ -103,13 +103,13 @@ async def test_what_kombu_publishes(broker: RabbitMQ, rabbit: RabbitServer) -> N
         ran.append((path, at, content))
 
     moment = datetime(2026, 1, 2, tzinfo=UTC)
-    told = {"path": "a", "at": moment, "content": b"\xff"}
+    values = {"path": "a", "at": moment, "content": b"\xff"}
 
     def publish() -> None:
         shop = Celery(broker=rabbit.url())
         with shop.connection_for_write() as kombu, kombu.SimpleQueue(THEIRS) as queue:
-            queue.put(told)
-            queue.put(told, serializer="pickle")
+            queue.put(values)
+            queue.put(values, serializer="pickle")
 
     await asyncio.to_thread(publish)
     async with app.worker(queues=[THEIRS]):

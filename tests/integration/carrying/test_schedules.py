@@ -191,8 +191,8 @@ async def test_doctor(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
 
     async def found() -> list[str]:
         transports, kept = shop.app.transports, shop.app.schedules.declared()
-        told = await examine_transports(transports, {"feeds"}, kept)
-        return [f"{each.found}: {each.advice}" for each in told if each.level is Level.WARNING]
+        seen = await examine_transports(transports, {"feeds"}, kept)
+        return [f"{each.found}: {each.advice}" for each in seen if each.level is Level.WARNING]
 
     unbegun, left = await found()
     assert "schedule pull has had no worker yet" in unbegun

@@ -39,8 +39,8 @@ def test_migrate_elsewhere(sqlite_shell: Shell, tmp_path: Path) -> None:
 
 def test_what_is_no_database(sqlite_shell: Shell) -> None:
     """The status is that of a wrong call."""
-    told = sqlite_shell.refused(2, "list", "shop:app", "--database", "oracle://scott@host/shop")
-    assert "begins with 'oracle'" in told
+    output = sqlite_shell.refused(2, "list", "shop:app", "--database", "oracle://scott@host/shop")
+    assert "begins with 'oracle'" in output
     several = ("--database", "sqlite:///one.db", "--database", "nothing")
     assert "number 2 of the databases" in sqlite_shell.refused(2, "worker", "shop:app", *several)
 

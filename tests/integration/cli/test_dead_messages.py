@@ -56,8 +56,8 @@ def test_some_of_them(dead: Shell) -> None:
     drop = (*run, "drop", APP)
     assert dead.json(*drop, "--task", "report", "--error", "DISK") == {"dropped": 1}
     assert ids(dead) == ["a", "b", "c"]
-    told = dead.ok(*run, "return", APP, "--error", "timed out")
-    assert told == "2 dead messages returned\n"
+    found = dead.ok(*run, "return", APP, "--error", "timed out")
+    assert found == "2 dead messages returned\n"
     assert dead.ok(*drop, "--task", "nothing") == "0 dead messages dropped\n"
     assert ids(dead) == ["a"]
     for wrong in ((), ("a", "--all"), ("--all", "--task", "send"), ("a", "--error", "order")):
@@ -69,15 +69,15 @@ def test_some_of_them(dead: Shell) -> None:
 def test_ids_that_are_of_none(dead: Shell) -> None:
     """They are named; the others are dealt with."""
     run = ("transports", "dead", "drop", APP)
-    told = dead.refused(1, *run, "x", "a", "y", "x")
-    assert "no dead message has the id x or y; `mutirao transports dead list`" in told
+    found = dead.refused(1, *run, "x", "a", "y", "x")
+    assert "no dead message has the id x or y; `mutirao transports dead list`" in found
     assert ids(dead) == ["b", "c", "d"]
 
 
 def test_a_large_one(dead: Shell) -> None:
     """Shown by its beginning; whole as JSON."""
     show = ("transports", "dead", "show", APP, "b")
-    told = dead.ok(*show)
-    assert "(20,000 characters in all; --json has them)" in told
-    assert told.count("z") == 10_000
+    found = dead.ok(*show)
+    assert "(20,000 characters in all; --json has them)" in found
+    assert found.count("z") == 10_000
     assert len(dead.json(*show)["body"]) == 20_000

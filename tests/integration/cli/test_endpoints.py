@@ -42,8 +42,8 @@ def test_a_life(shell: Shell, tmp_path: Path) -> None:
     assert (found["order_by"], found["when_dead"], found["retry"]) == ("id", "stop", [5, 3_600])
     shell.ok(*put, "--rate", 5, "--tenant", "acme")
     secret.write_text(new_secret())
-    told = shell.ok("endpoints", "rotate", APP, "erp", "--secret-file", secret)
-    assert told == "endpoint erp has another secret\n"
+    output = shell.ok("endpoints", "rotate", APP, "erp", "--secret-file", secret)
+    assert output == "endpoint erp has another secret\n"
     [found] = shell.json("endpoints", "list", APP)
     assert (found["topics"], found["rate"]) == (["order.*", "invoice.paid"], 5.0)
     assert (found["tenant"], found["signed"]) == ("acme", "standard")
@@ -92,10 +92,10 @@ def test_the_answer_to_a_sample(shell: Shell, status: int, state: str) -> None:
         answering = pool.submit(shell.store, answer)
         done = shell.run("endpoints", "test", APP, "erp", "--wait", "30s", "--json")
         answering.result()
-    told = json.loads(done.stdout)
+    values = json.loads(done.stdout)
     assert done.exit_code == (0 if status == 200 else 1)
-    assert (told["state"], told["status"]) == (state, status)
-    assert told["milliseconds"] >= 0
+    assert (values["state"], values["status"]) == (state, status)
+    assert values["milliseconds"] >= 0
 
 
 def test_nobody_delivers(shell: Shell) -> None:
@@ -138,9 +138,9 @@ def test_what_was_missed(sqlite_shell: Shell) -> None:
     sqlite_shell.store(gone)
     done = sqlite_shell.run("endpoints", "resume", APP, "erp")
     assert done.stdout == "endpoint erp is resumed\n"
-    [told] = re.findall("`mutirao (replay .*)`", done.stderr)
-    assert told.startswith("replay endpoint:erp --since ")
-    words = told.split()
+    [found] = re.findall("`mutirao (replay .*)`", done.stderr)
+    assert found.startswith("replay endpoint:erp --since ")
+    words = found.split()
     made = sqlite_shell.json(words[0], APP, *words[1:])
     assert made == {"deliveries": 0}  # nothing was published meanwhile
     assert sqlite_shell.ok("endpoints", "resume", APP, "erp") == "endpoint erp is resumed\n"

@@ -45,7 +45,7 @@ def test_pause_and_resume(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("limits", "put", APP, 0, "--task", "send"), "to let nothing run, pause"),
         (("limits", "put", APP, 5), "name the one or the other"),
@@ -62,6 +62,6 @@ def test_pause_and_resume(shell: Shell) -> None:
         (("pause", APP, "--task", "send", "--key", "a"), "say of which argument"),
     ],
 )
-def test_bad_input(shell: Shell, words: tuple[object, ...], told: str) -> None:
+def test_bad_input(shell: Shell, words: tuple[object, ...], expected: str) -> None:
     """It says what to do."""
-    assert told in " ".join(shell.refused(1, *words).split())
+    assert expected in " ".join(shell.refused(1, *words).split())

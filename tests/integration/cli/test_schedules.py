@@ -83,7 +83,7 @@ def test_changing_one_term(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "words", "told"),
+    ("status", "words", "expected"),
     [
         (1, ("put", APP, "s", "send"), "neither cron nor every"),
         (1, ("put", APP, "s", "send", "--cron", "0 0 30 2 *"), "'0 0 30 2 *' is no cron line"),
@@ -104,9 +104,9 @@ def test_changing_one_term(shell: Shell) -> None:
         (1, ("run", APP, "s"), "no schedule 's'"),
     ],
 )
-def test_bad_input(sqlite_shell: Shell, status: int, words: tuple[str, ...], told: str) -> None:
+def test_bad_input(sqlite_shell: Shell, status: int, words: tuple[str, ...], expected: str) -> None:
     """One line that says what to do, and an exit status; nothing is written."""
-    assert told in sqlite_shell.refused(status, "schedules", *words)
+    assert expected in sqlite_shell.refused(status, "schedules", *words)
     assert sqlite_shell.json("schedules", "list", APP) == []
 
 

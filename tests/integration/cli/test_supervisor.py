@@ -158,8 +158,8 @@ def test_watching_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         process = await trial.started()
         await trial.changes.put(None)
         await process.says(b"SIGTERM")
-        told = [record for record in caplog.records if record.levelno == logging.ERROR]
-        assert [each.getMessage() for each in told] == [
+        logged = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert [each.getMessage() for each in logged] == [
             "nothing can be watched: stopping the worker processes"
         ]
         await process.end()

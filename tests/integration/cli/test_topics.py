@@ -79,7 +79,7 @@ def test_a_delivery_is_shown(sqlite_shell: Shell) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "expected"),
     [
         (("publish", APP, "order.palced", "{}"), "do you mean order.placed?"),
         (("subscriptions", "put", APP, "x", "send", "a"), "<Task 'send'"),
@@ -91,6 +91,6 @@ def test_a_delivery_is_shown(sqlite_shell: Shell) -> None:
         (("subscriptions", "remove", APP, "x"), "no subscription 'x'"),
     ],
 )
-def test_refused(sqlite_shell: Shell, words: tuple[str, ...], told: str) -> None:
+def test_refused(sqlite_shell: Shell, words: tuple[str, ...], expected: str) -> None:
     """In a line that says what is wrong."""
-    assert told in sqlite_shell.refused(1, *words)
+    assert expected in sqlite_shell.refused(1, *words)

@@ -294,8 +294,8 @@ def test_reload(sqlite_shell: Shell) -> None:
     with working(sqlite_shell, "--poll", "0.2", "--processes", "2", MUTIRAO_WORKER_RELOAD="1") as w:
         first = {_started(w), _started(w)}
         shop.write_text(code + CHANGED)
-        told = w.wait_for_message("shop.py changed: starting the worker processes again")
-        assert told["level"] == "WARNING"  # so it is there at --log-level warning, too
+        found = w.wait_for_message("shop.py changed: starting the worker processes again")
+        assert found["level"] == "WARNING"  # so it is there at --log-level warning, too
         w.wait_for_message("stopped")
         second = {_started(w), _started(w)}
         assert not first & second

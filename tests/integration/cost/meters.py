@@ -130,15 +130,15 @@ class _Cursor(sqlite3.Cursor):
         self._meter = meter
 
     def execute(self, sql: str, *values: Any) -> Any:
-        with self._told(sql):
+        with self._counted(sql):
             return super().execute(sql, *values)
 
     def executemany(self, sql: str, rows: Any) -> Any:
-        with self._told(sql):
+        with self._counted(sql):
             return super().executemany(sql, rows)
 
     @contextmanager
-    def _told(self, sql: str) -> Iterator[None]:
+    def _counted(self, sql: str) -> Iterator[None]:
         within, before = self.connection.in_transaction, self.connection.total_changes
         yield
         after = self.connection.in_transaction

@@ -167,14 +167,14 @@ async def test_telling_in_order(metered_database: Metered, bench: Bench) -> None
             )
             await bench.store.put_subscription(asked, worker="w")
         for _ in range(WARM):
-            await _tell(bench, topic)
+            await _publish_and_fan_out(bench, topic)
         with metered(metered_database.meter) as found:
-            await _tell(bench, topic)
+            await _publish_and_fan_out(bench, topic)
         round_trips.append(found[0].round_trips)
     assert round_trips[0] == round_trips[1]
 
 
-async def _tell(bench: Bench, topic: str) -> None:
+async def _publish_and_fan_out(bench: Bench, topic: str) -> None:
     published = NewJob(task=task_of(topic), args='{"order_id": 7}', queue=topic)
     await bench.store.aenqueue([published])
     lanes = [head.lane for head in await bench.store.lanes((topic,))]

@@ -117,8 +117,8 @@ async def test_what_has_to_be_installed(
 ) -> None:
     """Said where a connection is refused for the first time; these drivers raise a RuntimeError."""
     monkeypatch.setattr(_auth, "_have_cryptography", False)
-    told = pytest.raises(MissingDriver, match=r"pip install 'pymysql\[rsa\]', or connect with TLS")
-    with told:
+    found = pytest.raises(MissingDriver, match=r"pip install 'pymysql\[rsa\]', or connect with TLS")
+    with found:
         await sign_in(driver, PLAIN[driver])
 
 

@@ -444,8 +444,13 @@ class Pymysql(SyncHolder):
     @property
     def parameters(self) -> dict[str, Any]:
         url = self.url
-        told = {"host": url.host, "port": url.port, "user": url.username, "password": url.password}
-        return {**told, "database": url.database, "charset": "utf8mb4", **self.options}
+        values = {
+            "host": url.host,
+            "port": url.port,
+            "user": url.username,
+            "password": url.password,
+        }
+        return {**values, "database": url.database, "charset": "utf8mb4", **self.options}
 
     async def open(self) -> None:
         self.conn = pymysql.connect(**self.parameters)

@@ -40,5 +40,5 @@ def in_transaction(conn: Any) -> bool:
         return keeps_savepoint(conn, "test")
     if hasattr(conn, "get_transaction_status"):
         return bool(conn.get_transaction_status())
-    told = getattr(conn, "is_in_transaction", None) or conn.in_transaction
-    return bool(told() if callable(told) else told)
+    found = getattr(conn, "is_in_transaction", None) or conn.in_transaction
+    return bool(found() if callable(found) else found)

@@ -155,13 +155,13 @@ LEVELS = "READ UNCOMMITTED", "READ COMMITTED", "REPEATABLE READ", "SERIALIZABLE"
 async def test_sessions_of_mysql(holder: Holder, observer: Observer) -> None:
     """Whatever mode, level and time zone a session has: jobs are written, and all of it stays."""
     await holder.execute(f"SET SESSION sql_mode = '{MODES}', time_zone = '+13:00'")
-    told, ids = "SHOW SESSION VARIABLES WHERE Variable_name <> 'timestamp'", list[int]()
+    values, ids = "SHOW SESSION VARIABLES WHERE Variable_name <> 'timestamp'", list[int]()
     for level in LEVELS:
         await holder.execute(f"SET SESSION TRANSACTION ISOLATION LEVEL {level}")
-        before = await rows_of(holder, told)
+        before = await rows_of(holder, values)
         sent = await holder.enqueue([NewJob(task="t", args=r"""{"n": "\\'\"%s ? é"}""")])
         ids += [*sent, *await holder.enqueue(numbered(MANY))]
-        changed = {*await rows_of(holder, told)} ^ {*before}
+        changed = {*await rows_of(holder, values)} ^ {*before}
         assert {name for name, _ in changed} <= MOVES
         await holder.commit()
         jobs = observer.jobs()

@@ -182,9 +182,9 @@ except UnsupportedConnection as error:
     drivers = {"psycopg", "psycopg2", "asyncpg", "aiosqlite", "pymysql", "MySQLdb", "aiomysql"}
     print(json.dumps([str(error), sorted(drivers & sys.modules.keys())]))
 """
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program], check=True, stdout=subprocess.PIPE, text=True
     )
-    refusal, imported = json.loads(told.stdout)
+    refusal, imported = json.loads(output.stdout)
     assert "a connection to SQLite" in refusal
     assert imported == []

@@ -196,8 +196,8 @@ REFUSED: dict[str, tuple[Callable[[Any, Any], object], str]] = {
 @pytest.mark.parametrize("what", REFUSED)
 def test_bad_input(app: Mutirao, tasks: Any, what: str) -> None:
     """It is refused at the caller, with what to do; nothing is written."""
-    compose, told = REFUSED[what]
-    with pytest.raises(InvalidGraph, match=told):
+    compose, found = REFUSED[what]
+    with pytest.raises(InvalidGraph, match=found):
         app.enqueue_graph(compose(*tasks))  # type: ignore[arg-type]
     assert app.jobs() == []
     assert app.graphs() == []

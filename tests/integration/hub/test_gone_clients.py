@@ -27,7 +27,7 @@ async def test_a_client_that_has_gone_is_told_nothing(caplog: pytest.LogCaptureF
     assert transport is not None
     transport.abort()
     for _ in range(20):
-        clients[0].tell(line_of(WakeLine("mail", 0)))
+        clients[0].send(line_of(WakeLine("mail", 0)))
     assert "socket.send() raised exception" not in caplog.text
     writer.close()
     server.close()

@@ -19,7 +19,7 @@ from mutirao.hub.protocol import HelloLine, Serves, WakeLine, line_of
 from mutirao.hub.service import HubSettings, serving
 from mutirao.model.jobs.lanes import Wake
 from mutirao.notifiers.hub import HubNotifier
-from mutirao.notifiers.telling import HubTeller
+from mutirao.notifiers.hub_client import HubClient
 from mutirao_conformance.notifier import listening
 from tests.support.hubs import hub
 from tests.support.waiting import soon, until
@@ -115,15 +115,15 @@ async def test_who_does_not_read(caplog: pytest.LogCaptureFixture) -> None:
                         pass
 
                 async def flooded() -> bool:
-                    async with said(place, HELLO, burst) as told:
-                        await told.readline()
+                    async with said(place, HELLO, burst) as entered:
+                        await entered.readline()
                     return bool(complaints(caplog))
 
                 reading = asyncio.create_task(read())
                 await until(flooded)
                 assert not reading.done()
                 reading.cancel()
-    assert complaints(caplog) == ["it does not read what it is told"]
+    assert complaints(caplog) == ["it does not read what it is sent"]
 
 
 async def test_there_may_be_too_many(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -177,10 +177,10 @@ async def test_a_unix_socket(tmp_path: Path) -> None:
     async with hub(bind=f"unix://{path}") as place:
         assert path.stat().st_mode & 0o777 == 0o600
         async with listening(HubNotifier(parse_address(place), "shop")) as wakes:
-            teller = HubTeller(parse_address(place), "shop")
-            teller.tell(WakeLine("mail"))
+            client = HubClient(parse_address(place), "shop")
+            client.send(WakeLine("mail"))
             assert await soon(anext(wakes)) == Wake("mail")
-            await asyncio.to_thread(teller.close)
+            await asyncio.to_thread(client.close)
         with pytest.raises(ConfigurationError, match="another hub listens"):
             async with hub(bind=f"unix://{path}"):
                 pass
@@ -204,10 +204,10 @@ async def test_tls(tmp_path: Path) -> None:
         port = place.rpartition(":")[2]
         trusted = parse_address(f"tls://:secret@localhost:{port}?ca={certificate}")
         async with listening(HubNotifier(trusted, "shop")) as wakes:
-            teller = HubTeller(trusted, "shop")
-            teller.tell(WakeLine("mail"))
+            client = HubClient(trusted, "shop")
+            client.send(WakeLine("mail"))
             assert await soon(anext(wakes)) == Wake("mail")
-            await asyncio.to_thread(teller.close)
+            await asyncio.to_thread(client.close)
         with pytest.raises(StoreUnavailable, match="certificate verify failed"):
             await soon(
                 anext(HubNotifier(parse_address(f"tls://localhost:{port}"), "shop").listen())
@@ -221,8 +221,8 @@ async def test_a_worker_with_a_wrong_token_is_told(caplog: pytest.LogCaptureFixt
             await soon(
                 anext(HubNotifier(parse_address(place).with_token("other"), "shop").listen())
             )
-        teller = HubTeller(parse_address(place), "shop")
-        teller.tell(WakeLine("mail"))
+        client = HubClient(parse_address(place), "shop")
+        client.send(WakeLine("mail"))
         await until(lambda: "no token was given" in caplog.text)
-        await asyncio.to_thread(teller.close)
+        await asyncio.to_thread(client.close)
     assert caplog.text.count("is away, workers poll: it refuses us") == 1

@@ -26,7 +26,7 @@ from mutirao.hub.protocol import Serves, WakeLine
 from mutirao.hub.service import HubSettings, serving
 from mutirao.model.jobs.job import LaneHead, Wake
 from mutirao.notifiers.hub import HubNotifier
-from mutirao.notifiers.telling import HubTeller
+from mutirao.notifiers.hub_client import HubClient
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.notifier import listening
 from tests.integration.worker.kit import ended, never_polling
@@ -170,13 +170,13 @@ async def test_a_deaf_hub_does_not_keep_anybody_waiting() -> None:
     """Neither one that never answers nor one that is not there: what is too much is dropped."""
     with socket.create_server(("127.0.0.1", 0), backlog=1) as deaf:
         for port in (deaf.getsockname()[1], 1):
-            teller = HubTeller(parse_address(f"tcp://127.0.0.1:{port}"), "shop")
+            client = HubClient(parse_address(f"tcp://127.0.0.1:{port}"), "shop")
             began = time.thread_time()
             for n in range(5_000):
-                teller.tell(hint(n))
+                client.send(hint(n))
             assert time.thread_time() - began < 1.0  # 0.01 s; of this thread's own
-            assert teller._waiting.qsize() <= 1_000
-            teller.close()
+            assert client._waiting.qsize() <= 1_000
+            client.close()
 
 
 def hint(number: int) -> WakeLine:
@@ -187,18 +187,18 @@ def hint(number: int) -> WakeLine:
 async def test_a_fork_tells_too(place: str) -> None:
     """With a thread of its own."""
     notifier = HubNotifier(parse_address(place), "shop", Serves())
-    teller = HubTeller(parse_address(place), "shop")
+    client = HubClient(parse_address(place), "shop")
     async with listening(notifier) as wakes:
-        teller.tell(hint(1))
+        client.send(hint(1))
         assert (await soon(anext(wakes))).queue == "q-1"
         child = os.fork()
         if not child:
-            teller.tell(hint(2))
-            teller.flush(10.0)
+            client.send(hint(2))
+            client.flush(10.0)
             os._exit(0)
         assert (await soon(anext(wakes))).queue == "q-2"
         await asyncio.to_thread(os.waitpid, child, 0)
-    await asyncio.to_thread(teller.close)
+    await asyncio.to_thread(client.close)
 
 
 class Chooser:

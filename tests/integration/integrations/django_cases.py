@@ -398,8 +398,8 @@ class Closing(TransactionTestCase):  # type: ignore[misc]
 
     def test_whoever_closes_the_borrowed_one_is_told(self) -> None:
         """In one sentence, with what to do."""
-        told = pytest.raises(WrongState, match=r"has closed the connection.*in_atomic_block")
-        with told, transaction.atomic():
+        found = pytest.raises(WrongState, match=r"has closed the connection.*in_atomic_block")
+        with found, transaction.atomic():
             close.using(conn=connection).enqueue()
             drain(app, conn=connection, queues=["tested"])
 

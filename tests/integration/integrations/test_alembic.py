@@ -151,9 +151,9 @@ async def they_live_on(url: str, tmp_path: Path, hooks: str) -> None:
     assert "No new upgrade operations" in project.check()
     await app.acheck()
     assert (await app.ajob(handle.id)).task == "send"
-    (told,) = [found for found in await app.aexamine() if found.about == "migrations"]
-    assert (told.level, told.advice) == ("ok", None)
-    assert "mutirao.integrations.alembic" in told.found
+    (seen,) = [found for found in await app.aexamine() if found.about == "migrations"]
+    assert (seen.level, seen.advice) == ("ok", None)
+    assert "mutirao.integrations.alembic" in seen.found
     await app.aclose()
 
 

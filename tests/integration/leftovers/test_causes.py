@@ -34,17 +34,17 @@ async def store(url: str) -> AsyncIterator[SqlStore]:
         yield store
 
 
-async def told(store: SqlStore) -> list[str]:
-    """Return what the doctor says is left behind."""
+async def left_behind(store: SqlStore) -> list[str]:
+    """Return the doctor's findings of leftovers."""
     findings = await doctor.examine(store.engines, set())
     return [each.found for each in findings if each.about == "leftovers"]
 
 
 async def is_found_and_mended(store: SqlStore, kind: str) -> None:
     """Expect one row of a kind: the doctor counts it, and housekeeping removes it."""
-    assert await told(store) == [f"1 {kind}"]
+    assert await left_behind(store) == [f"1 {kind}"]
     assert await store.mend(now=NOW) == {kind: 1}
-    assert await told(store) == NOTHING
+    assert await left_behind(store) == NOTHING
 
 
 async def prune(store: SqlStore, outcome: OutcomeKind) -> int:
@@ -63,7 +63,7 @@ async def test_cancelled_and_pruned_while_the_one_before_it_runs(
     [waiting] = await put(store, KINDS[kind]())
     assert await store.cancel(JobFilter(ids=(waiting,)), now=NOW) == [waiting]
     assert await prune(store, OutcomeKind.CANCELLED) == 1
-    assert await told(store) == NOTHING
+    assert await left_behind(store) == NOTHING
     assert await store.mend(now=NOW) == {}
     await finish(store, worker, running)
     assert await prune(store, OutcomeKind.SUCCEEDED) == 1
@@ -104,7 +104,7 @@ async def test_pruned_while_a_caller_takes_its_key(pg_url: str, kind: str, commi
             assert await prune(store, OutcomeKind.SUCCEEDED) == 1
             (caller.commit if commits else caller.rollback)()
         if commits:
-            assert await told(store) == NOTHING
+            assert await left_behind(store) == NOTHING
             assert await store.mend(now=NOW) == {}
         else:
             await is_found_and_mended(store, kind)

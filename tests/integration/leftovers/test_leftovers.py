@@ -33,8 +33,8 @@ async def do(store: SqlStore, statement: str) -> None:
         connection.execute(text(statement))
 
 
-async def told(store: SqlStore) -> list[str]:
-    """Return what the doctor says is left behind."""
+async def left_behind(store: SqlStore) -> list[str]:
+    """Return the doctor's findings of leftovers."""
     findings = await doctor.examine(store.engines, {"send"})
     return [each.found for each in findings if each.about == "leftovers"]
 
@@ -56,7 +56,7 @@ async def test_nothing(store: SqlStore) -> None:
     """While jobs wait for others there is nothing to mend."""
     await busy(store)
     assert await store.mend(now=NOW) == {}
-    assert await told(store) == ["nothing was left behind"]
+    assert await left_behind(store) == ["nothing was left behind"]
 
 
 # What somebody does by hand; there is no job 1000000.
@@ -85,9 +85,9 @@ async def test_rows(store: SqlStore, kind: str) -> None:
     """They are removed, and what others need is left."""
     ids = await busy(store)
     await do(store, KINDS[kind])
-    assert await told(store) == [f"1 {kind}"]
+    assert await left_behind(store) == [f"1 {kind}"]
     assert await store.mend(now=NOW) == {kind: 1}
-    assert await told(store) == ["nothing was left behind"]
+    assert await left_behind(store) == ["nothing was left behind"]
     blocked = {job.id for job in await store.jobs(JobFilter(state=JobState.BLOCKED))}
     assert len(blocked & set(ids)) >= 4
 
@@ -110,4 +110,4 @@ async def test_jobs(store: SqlStore, deletion: str) -> None:
     assert mended["jobs that are blocked by nothing"] > 0
     after = {job.id for job in await store.jobs(JobFilter(state=JobState.READY))}
     assert len(after - before) == mended["jobs that are blocked by nothing"]
-    assert await told(store) == ["nothing was left behind"]
+    assert await left_behind(store) == ["nothing was left behind"]

@@ -173,7 +173,7 @@ def test_check_tells_apart_what_is_wrong(
 def test_core_knows_the_columns(migrated_url: str) -> None:
     """What SQLAlchemy Core is told of a table is what the migrations made."""
     engine = create_engine(migrated_url)
-    told = {table.name: _columns(table) for table in tables.metadata.sorted_tables}
+    values = {table.name: _columns(table) for table in tables.metadata.sorted_tables}
     with engine.connect() as connection:
         inspector = inspect(connection)
         made = {
@@ -182,14 +182,14 @@ def test_core_knows_the_columns(migrated_url: str) -> None:
                 for each in inspector.get_columns(name)
                 if (name, each["name"]) not in MORE_COLUMNS.get(engine.dialect.name, set())
             ]
-            for name in told
+            for name in values
         }
     engine.dispose()
     for table in tables.metadata.sorted_tables:
         # SQLite tells an integer primary key, which it never leaves empty, to be nullable.
         keys = table.primary_key.columns.keys()
         made[table.name] = [(name, empty and name not in keys) for name, empty in made[table.name]]
-    assert made == told
+    assert made == values
 
 
 def _columns(table: Table) -> list[tuple[str, bool]]:

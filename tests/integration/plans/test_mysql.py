@@ -182,8 +182,8 @@ async def deliver(url: str, many: int) -> list[int]:
     migrations.upgrade(url)
     store = SqlStore(url)
     await store.put_limit(replace(USUAL_LIMIT, most=many, start=None))
-    told = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
-    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=told, fair_by=FAIR_BY)
+    values = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
+    one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=values, fair_by=FAIR_BY)
     await store.aenqueue([one] * 3 * many)
     worker, costs = await store.register(newcomer(), expiry=600), list[int]()
     for _ in range(2):

@@ -90,8 +90,8 @@ async def test_what_is_open(migrated_mysql_url: str) -> None:
     assert [(says, known == "yes") for says, known, _ in rows] == [
         (rule.says, rule.documented) for rule in RULES
     ]
-    told = {says: listed.replace("none", "") for says, _, listed in rows}
-    assert told == {says: ", ".join(parts) for says, parts in broken.items()}
+    values = {says: listed.replace("none", "") for says, _, listed in rows}
+    assert values == {says: ", ".join(parts) for says, parts in broken.items()}
 
 
 async def test_it_is_refused(mysql_url: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -78,9 +78,9 @@ async def test_nothing_is_written_of_what_is_refused(app: Mutirao, kind: str) ->
     for wrong in (many.rest, many.one(7), "text"):
         with pytest.raises(many.refusal, match="number 1001 of this call is"):
             await many.put([*first, wrong])  # type: ignore[list-item]
-    with pytest.raises(TypeError, match="no option 'colour'") as told:
+    with pytest.raises(TypeError, match="no option 'colour'") as raised:
         await many.put([*first, many.one("odd", colour="red")])
-    assert told.value.__notes__ == [f"{kind[:-1]} number 1001 of this call, 'odd'"]
+    assert raised.value.__notes__ == [f"{kind[:-1]} number 1001 of this call, 'odd'"]
     with pytest.raises(MutiraoError):
         await many.put([*first, {many.key: "bare"}])
     assert await many.names() == []
@@ -91,9 +91,9 @@ async def test_what_only_the_database_knows(app: Mutirao) -> None:
     many = Kind(app, "schedules")
     first = [many.one(f"s{n:04}") for n in range(PUT_AT_ONCE)]
     over = many.one("over", until=datetime.now(UTC) - timedelta(days=1))
-    with pytest.raises(InvalidSchedule, match="'over' would never make a job") as told:
+    with pytest.raises(InvalidSchedule, match="'over' would never make a job") as raised:
         await many.put([*first, many.one("fine"), over])
-    assert "1,000 of the 1,002 of this call were written" in told.value.__notes__[0]
+    assert "1,000 of the 1,002 of this call were written" in raised.value.__notes__[0]
     assert await many.names() == [each["name"] for each in first]
 
 

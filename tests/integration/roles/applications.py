@@ -16,7 +16,7 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.fairness import of
 from mutirao_conformance.graphs import a, returned, write_graph
 from mutirao_conformance.kit import NOW, due, join, put, take
-from mutirao_conformance.repeated import told
+from mutirao_conformance.repeated import droppable
 from mutirao_conformance.supersede import activity
 from mutirao_conformance.uniqueness import keyed, placed
 from mutirao_conformance.versions import version
@@ -94,11 +94,11 @@ async def enqueues_what_supersedes(mine: SqlStore, others: SqlStore) -> None:
 
 @duty("supersede")
 async def enqueues_what_was_done(mine: SqlStore, others: SqlStore) -> None:
-    """It is dropped, as nobody need be told again."""
+    """It is dropped, as nobody needs it again."""
     worker = await join(others)
-    await placed(mine, told("Like"))
+    await placed(mine, droppable("Like"))
     await others.settle(worker, [returned(claim, 1) for claim in await take(others, worker)])
-    assert (await placed(mine, told("Like")))[1] == "repeated"
+    assert (await placed(mine, droppable("Like")))[1] == "repeated"
 
 
 @duty("supersede", "unjudged", "supersede_task")

@@ -112,10 +112,10 @@ async def test_one_that_cannot_tick(url: str, said: str, caplog: pytest.LogCaptu
     assert await look(mine, 18) == [2]
     assert await look(mine, 20) == [0, 5]
     assert await made(store) == {"a": 2, "c": 2}
-    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-    assert len(told) == 1
-    assert told[0].startswith("schedule bad 0 cannot tick: ")
-    assert said in told[0]
+    logged = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert len(logged) == 1
+    assert logged[0].startswith("schedule bad 0 cannot tick: ")
+    assert said in logged[0]
     assert await look(scheduler(store, await join(store)), 20) == [5]  # not its turn
     await store.close()
 
@@ -167,8 +167,8 @@ async def test_a_task_whose_statement_is_refused(
         assert await look(mine, 18) == [2]
         assert await look(mine, 20) == [0, 5]
     assert await made(store) == {"good": 2}
-    told = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
-    assert len(told) == MAX_SCHEDULES_PER_BATCH + 10
+    logged = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    assert len(logged) == MAX_SCHEDULES_PER_BATCH + 10
     assert "schedule bad 7 cannot tick: the database refuses a statement: " in caplog.text
     await store.close()
 
@@ -177,12 +177,12 @@ async def test_what_undoes_the_whole_transaction(lite_url: str) -> None:
     """Its error is raised, not the one about the savepoint that is gone with it."""
     store = SqlStore(lite_url)
     fill(store, "s", 1_000)
-    told: list[int] = []
+    received: list[int] = []
 
     def interrupted(jobs: Iterable[NewJob], conn: Connection) -> list[int]:
         def once() -> bool:
-            told.append(len(told))
-            return told == [0]
+            received.append(len(received))
+            return received == [0]
 
         raw: Any = conn.connection.driver_connection
         raw.set_progress_handler(once, 1_000)  # in the middle of the statement

@@ -95,7 +95,7 @@ def far() -> datetime:
 
 
 @pytest.mark.parametrize(
-    ("terms", "error", "told"),
+    ("terms", "error", "message"),
     [
         ({}, InvalidSchedule, "neither cron nor every"),
         ({"cron": "* * * * *", "every": 5}, InvalidSchedule, "both cron and every"),
@@ -124,16 +124,16 @@ def far() -> datetime:
     ],
 )
 async def test_bad_input(
-    app: Mutirao, report: Task[..., Any], terms: dict[str, Any], error: type, told: str
+    app: Mutirao, report: Task[..., Any], terms: dict[str, Any], error: type, message: str
 ) -> None:
     """An error at the caller that says what to do; nothing is written."""
-    with pytest.raises(error, match=told):
+    with pytest.raises(error, match=message):
         await app.schedules.aput(**{"name": "s", "job": report.job(), **terms})
     assert await app.schedules.alist() == ()
 
 
 @pytest.mark.parametrize(
-    ("terms", "told"),
+    ("terms", "message"),
     [
         ({"cron": "61 * * * *"}, "'61 \\* \\* \\* \\*' is no cron line"),
         ({"timezone": "Mars/X"}, "no time zone"),
@@ -145,11 +145,11 @@ async def test_bad_input(
     ],
 )
 async def test_bad_changes(
-    app: Mutirao, report: Task[..., Any], terms: dict[str, Any], told: str
+    app: Mutirao, report: Task[..., Any], terms: dict[str, Any], message: str
 ) -> None:
     """Refused like a bad beginning; what was stays."""
     before = await app.schedules.aput("s", report.job(), "0 0 * * *", catch_up="all")
-    with pytest.raises(InvalidSchedule, match=told):
+    with pytest.raises(InvalidSchedule, match=message):
         await app.schedules.achange("s", **terms)
     assert await app.schedules.aput("s", report.job(), "0 0 * * *", catch_up="all") == before
 
@@ -184,7 +184,7 @@ def test_in_code(app: Mutirao) -> None:
 
 
 @pytest.mark.parametrize(
-    ("declare", "told"),
+    ("declare", "message"),
     [
         (lambda app: app.schedule("61 * * * *"), "no cron line"),
         (lambda app: app.schedule(), "neither cron nor every"),
@@ -192,9 +192,9 @@ def test_in_code(app: Mutirao) -> None:
         (lambda app: app.schedule(every=-1), "give more than no time"),
     ],
 )
-def test_bad_code(app: Mutirao, declare: Callable[[Mutirao], Any], told: str) -> None:
+def test_bad_code(app: Mutirao, declare: Callable[[Mutirao], Any], message: str) -> None:
     """Is refused where it is written, when the module is imported."""
-    with pytest.raises(InvalidSchedule, match=told):
+    with pytest.raises(InvalidSchedule, match=message):
         declare(app)
 
 

@@ -175,8 +175,8 @@ class Played:
     async def check(self) -> None:
         """The jobs in the store are those of the model, and at most one is live if it must."""
         jobs = await self.store.jobs(JobFilter(queue=self.name, limit=None))
-        told = [job.metadata["tick"] for job in jobs if "tick" in job.metadata]
-        found = sorted((datetime.fromisoformat(tick) - NOW).total_seconds() for tick in told)
+        seen = [job.metadata["tick"] for job in jobs if "tick" in job.metadata]
+        found = sorted((datetime.fromisoformat(tick) - NOW).total_seconds() for tick in seen)
         assert found == pytest.approx(self.model.ticks, abs=1e-6)
         live = [job for job in jobs if job.finished_at is None]
         if self.model.overlap != "allow":

@@ -42,8 +42,8 @@ def defaults(mysql: MysqlServer, **values: str | float) -> Iterator[None]:
 
 
 def _put_back(say: Callable[..., object], found: Mapping[str, str]) -> None:
-    for name, told in found.items():
-        is_number = told.replace(".", "", 1).isdigit()
-        value = told if not is_number else float(told) if "." in told else int(told)
-        none = told == "" and name == "enforce_storage_engine"
+    for name, seen in found.items():
+        is_number = seen.replace(".", "", 1).isdigit()
+        value = seen if not is_number else float(seen) if "." in seen else int(seen)
+        none = seen == "" and name == "enforce_storage_engine"
         say(f"SET GLOBAL {name} = %s", (None if none else value,))

@@ -158,9 +158,9 @@ def opened(mysql: MysqlServer, database: str) -> Iterator[Callable[..., Any]]:
 
     def opener(way: Open, **options: Any) -> Any:
         url = make_url(mysql.url(database))
-        told = {"host": url.host, "port": url.port, "user": url.username}
-        told |= {"password": url.password or "", "database": database, "charset": "utf8mb4"}
-        conns.append(way({**told, **options}))
+        values = {"host": url.host, "port": url.port, "user": url.username}
+        values |= {"password": url.password or "", "database": database, "charset": "utf8mb4"}
+        conns.append(way({**values, **options}))
         return conns[-1]
 
     yield opener
@@ -266,9 +266,9 @@ async def test_coroutines(mysql: MysqlServer, database: str, shop: Mutirao, char
     """The same through aiomysql, which leaves the names of character sets to the handshake."""
     _empty(mysql, database)
     url = make_url(mysql.url(database))
-    told = {"host": url.host, "port": url.port, "user": url.username}
-    told |= {"password": url.password or "", "db": database}
-    conn = await aiomysql.connect(**told, charset=charset)
+    values = {"host": url.host, "port": url.port, "user": url.username}
+    values |= {"password": url.password or "", "db": database}
+    conn = await aiomysql.connect(**values, charset=charset)
     async with conn.cursor() as cursor:
         await cursor.execute("SET SESSION sql_select_limit = 1, character_set_connection = latin1")
     plain, tell = shop.tasks["plain"], shop.tasks["tell"]

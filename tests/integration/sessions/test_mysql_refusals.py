@@ -41,11 +41,11 @@ def test_a_binary_log_by_statement(
 ) -> None:
     """Each command says so, and what to do, and ends with an error."""
     result = make_shop(by_statement, tmp_path, monkeypatch).run(command, "shop:app")
-    told = " ".join((result.stdout + result.stderr).split())
+    text = " ".join((result.stdout + result.stderr).split())
     assert result.exit_code != 0
-    assert "refuses whatever is written in READ COMMITTED" in told
-    assert "set binlog_format = ROW" in told
-    assert "Traceback" not in told
+    assert "refuses whatever is written in READ COMMITTED" in text
+    assert "set binlog_format = ROW" in text
+    assert "Traceback" not in text
 
 
 def test_tables_that_have_to_have_keys(mysql: MysqlServer) -> None:
@@ -109,9 +109,11 @@ async def test_what_is_set_again(mysql: MysqlServer, engine: Engine, said: str, 
     with engine.connect() as connection:
         assert [*server.session_faults(connection)] == []
         connection.exec_driver_sql(said)
-        with pytest.raises(ConfigurationError, match="though it was set to something else") as told:
+        with pytest.raises(
+            ConfigurationError, match="though it was set to something else"
+        ) as raised:
             server.refuse(connection)
-        assert found in str(told.value)
+        assert found in str(raised.value)
         assert found in " ".join(fault.found for fault in server.faults(connection))
 
 
@@ -161,6 +163,6 @@ def test_each_variable_has_its_place(mysql: MysqlServer) -> None:
     with mysql.connect() as connection, connection.cursor() as cursor:
         cursor.execute(asked)
         names = {str(name).lower() for (name,) in cursor.fetchall()}
-    told = {*re.findall(r"`(\w+)`", page.read_text())}
+    values = {*re.findall(r"`(\w+)`", page.read_text())}
     assert len(names) > 100
-    assert names <= told
+    assert names <= values

@@ -51,8 +51,8 @@ def too_old() -> Iterator[str]:
         yield url
 
 
-def told(shell: Shell, command: str) -> str:
-    """Return what a command says that fails."""
+def failure_of(shell: Shell, command: str) -> str:
+    """Return the output of a command that fails."""
     result = shell.run(command, "shop:app")
     assert result.exit_code != 0
     assert "Traceback" not in result.output
@@ -62,7 +62,7 @@ def told(shell: Shell, command: str) -> str:
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_server_without_innodb(without_innodb: str, command: str, shop: Shop) -> None:
     """Not that it knows no `innodb_lock_wait_timeout`."""
-    said = told(shop(without_innodb), command)
+    said = failure_of(shop(without_innodb), command)
     assert "lacks the storage engine InnoDB" in said
     assert "use a server that has it, or switch it on there" in said
 
@@ -70,7 +70,7 @@ def test_a_server_without_innodb(without_innodb: str, command: str, shop: Shop) 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_a_server_that_is_too_old(too_old: str, command: str, shop: Shop) -> None:
     """Each says so, not that tables are to be made, which `migrate` would not."""
-    said = told(shop(too_old), command)
+    said = failure_of(shop(too_old), command)
     assert "the server is 10.5.29-MariaDB" in said
     assert "use MariaDB 10.6 or MySQL 8.0.17, or newer" in said
 
@@ -89,7 +89,7 @@ def test_a_table_of_myisam(either: MysqlServer, command: str, shop: Shop) -> Non
     migrations.upgrade(either.url(name))
     with either.connect(name) as connection, connection.cursor() as cursor:
         cursor.execute("ALTER TABLE mutirao_duty ENGINE = MyISAM")
-    said = told(shop(either.url(name)), command)
+    said = failure_of(shop(either.url(name)), command)
     assert "mutirao_duty is kept by MyISAM, which has no transactions" in said
     assert "ALTER TABLE mutirao_duty ENGINE = InnoDB" in said
     either.drop_database(name)

@@ -77,11 +77,11 @@ def test_a_life() -> None:
     """Put, listed, disabled, enabled and removed: told of what it says, by the options it gives."""
     app = Mutirao()
     orders = app.topic("order.placed", Order)
-    told: list[tuple[str, int]] = []
+    received: list[tuple[str, int]] = []
 
     @app.subscriber("note")
     def note(order: Order, event: Event) -> None:
-        told.append((event.subscription, order.id))
+        received.append((event.subscription, order.id))
 
     with capture(app):
         app.subscriptions.put("paid", note, orders, filter={"status": "paid"})
@@ -98,11 +98,11 @@ def test_a_life() -> None:
         app.subscriptions.remove("acme")
         orders.publish(Order(4, "new"), tenant="acme")
         drain(app)
-        assert told == [("acme", 2), ("paid", 3)]
+        assert received == [("acme", 2), ("paid", 3)]
         assert app.replay("paid", orders, since=NOW - timedelta(days=365)) == 2
         app.subscriptions.put("new", note, "order.*", from_=NOW - timedelta(days=365))
         drain(app)
-        assert told[2:] == [("paid", 1), ("paid", 3), *(("new", n) for n in range(1, 5))]
+        assert received[2:] == [("paid", 1), ("paid", 3), *(("new", n) for n in range(1, 5))]
         with pytest.raises(UnknownSubscription, match="no subscription 'acme'; `mutirao subscr"):
             app.subscriptions.disable("acme")
 
@@ -128,11 +128,11 @@ def test_a_key_and_a_limit() -> None:
     """Of the code, and at run time: what they say of keys is the subscriber's."""
     app = Mutirao()
     orders = app.topic("order.placed", Order)
-    told: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     @app.subscriber("note", topic=orders, key="id", on_conflict="replace", limit=Limit(1))
     def note(order: Order, event: Event) -> None:
-        told.append((event.subscription, order.status))
+        received.append((event.subscription, order.status))
 
     with capture(app):
         app.subscriptions.put("more", note, orders, key="status", limit=Limit(1))
@@ -140,7 +140,7 @@ def test_a_key_and_a_limit() -> None:
         for status in ("new", "paid", "new"):
             orders.publish(Order(1, status))
         drain(app)
-        assert sorted(told) == [("more", "new"), ("more", "paid"), ("note", "new")]
+        assert sorted(received) == [("more", "new"), ("more", "paid"), ("note", "new")]
         assert [each.key for each in app.subscriptions.list()] == ["status", "id"]
         # The jobs were captured, and no worker has declared the limit of the code.
         assert [each.name for each in app.limits.list()] == ["subscription more"]
@@ -150,11 +150,11 @@ def test_what_a_key_means_to_a_subscription() -> None:
     """What it says replaces what its subscriber says, and for it alone."""
     app = Mutirao()
     orders = app.topic("order.placed", Order)
-    told: list[tuple[str, str]] = []
+    received: list[tuple[str, str]] = []
 
     @app.subscriber("note")
     def note(order: Order, event: Event) -> None:
-        told.append((event.subscription, order.status))
+        received.append((event.subscription, order.status))
 
     with capture(app):
         app.subscriptions.put("first", note, orders, key="id")
@@ -170,7 +170,7 @@ def test_what_a_key_means_to_a_subscription() -> None:
         orders.publish(Order(1, "late"))
         drain(app)
         drain(app, with_scheduled=True)
-    assert sorted(told) == [
+    assert sorted(received) == [
         ("first", "late"), ("first", "new"), ("newest", "late"), ("newest", "paid"),
         ("once", "new"),
     ]  # fmt: skip
@@ -309,7 +309,7 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (
             lambda s, note: s.put("x", "loud", "a", key="a"),
             InvalidSubscription,
-            "and nobody to tell",
+            "and nobody gets that error",
         ),
         (
             lambda s, note: s.put("x", note, "a", limit=Limit(1, by="tenant")),
@@ -329,7 +329,7 @@ def test_a_row_that_cannot_be(migrated_sqlite_url: str) -> None:
         (
             lambda s, note: s.put("x", note, "a", key="k", on_conflict="error"),
             InvalidSubscription,
-            "and nobody to tell",
+            "and nobody gets that error",
         ),
         (
             lambda s, note: s.put("x", note, "a", key="k", on_conflict="keeep"),
@@ -399,9 +399,9 @@ def test_a_filter_of_what_is_not_there(
 def test_an_order_by_a_field_that_is_not_there(app: Mutirao, what: str, by_name: bool) -> None:
     """Likewise."""
     topic = app.topic("order.placed", Order)
-    told: Any = {"topic": topic.topic if by_name else topic, what: "statsu"}
+    values: Any = {"topic": topic.topic if by_name else topic, what: "statsu"}
     with pytest.raises(InvalidSubscription, match=rf"{what} asks of statsu, but .* has id, status"):
-        app.subscriber("x", **told)(lambda order: None)
+        app.subscriber("x", **values)(lambda order: None)
 
 
 def test_filters_that_fit(app: Mutirao) -> None:

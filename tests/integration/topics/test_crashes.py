@@ -49,8 +49,8 @@ async def test_killed_at_each_call(
 ) -> None:
     """The same where the database makes a part by itself, before it and after it."""
     monkeypatch.setattr(features, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
-    told = await killed_at_each(migrated_postgresql_url, SUBSCRIBERS, 2 * PARTS)
-    assert told == {0, dying.A_PART, len(SUBSCRIBERS)}
+    found = await killed_at_each(migrated_postgresql_url, SUBSCRIBERS, 2 * PARTS)
+    assert found == {0, dying.A_PART, len(SUBSCRIBERS)}
 
 
 async def killed_at_each(url: str, asked: list[Any], fewest: int) -> set[int]:
@@ -59,11 +59,11 @@ async def killed_at_each(url: str, asked: list[Any], fewest: int) -> set[int]:
     await subscribe(store, *asked)
     worker = await join(store, expiry=10**9)
     begun = set[int]()
-    with victims(url) as (ask, told):
+    with victims(url) as (ask, found):
         for statements in count(1):
             id = await publish(store)
             print(statements, file=ask, flush=True)
-            how = told.readline().strip()
+            how = found.readline().strip()
             begun.add(len(await deliveries(store, id)))
             await finish(store, worker, id)
             done = await deliveries(store, id)

@@ -72,5 +72,5 @@ async def test_its_transaction_is_ended(store: SqlStore, monkeypatch: pytest.Mon
         assert await fan_out(store, second) == 1
         with pytest.raises(DBAPIError, match="idle-in-transaction timeout"):
             frozen.execute(select(1))
-    told = [[task for task, _ in await deliveries(store, id)] for id in ids]
-    assert told == [["in_order"], ["in_order", "mail"]]
+    seen = [[task for task, _ in await deliveries(store, id)] for id in ids]
+    assert seen == [["in_order"], ["in_order", "mail"]]

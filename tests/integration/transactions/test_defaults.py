@@ -88,24 +88,24 @@ async def test_callers_with_few_keys(
 async def test_transactions_of_handlers(pg_url: str, others: Others, driver: str) -> None:
     """They are READ COMMITTED, too."""
     app = Mutirao(make_url(pg_url).set(drivername=f"postgresql+{driver}"))
-    told: list[str] = []
+    received: list[str] = []
 
     @app.task(max_attempts=1)
     def step(job: Job) -> None:
         with job.transaction() as session:
-            told.append(session.execute(SHOW).scalar_one())
+            received.append(session.execute(SHOW).scalar_one())
 
     @app.task(max_attempts=1)
     async def astep(job: Job) -> None:
         async with job.transaction() as session:
-            told.append((await session.execute(SHOW)).scalar_one())
+            received.append((await session.execute(SHOW)).scalar_one())
 
     task = astep if driver == "asyncpg" else step
     with others.by_default("default_transaction_isolation", "serializable"):
         [id] = await app.aenqueue_many([task.job()])
         async with working(app, poll=0.2):
             assert (await ended(app, id)).state is JobState.SUCCEEDED
-    assert told == ["read committed"]
+    assert received == ["read committed"]
     await app.aclose()
 
 

@@ -223,8 +223,8 @@ async def test_each(
     store: SqlStore, others: Others, level: str, rule: str, before: str, since: str, committed: str
 ) -> None:
     """What comes of the call is what the page says: right, or nothing is written."""
-    told = RIGHT if level == COMMITTED else TABLE[rule, level, since]
-    expected = {RIGHT: committed, REFUSED: REFUSED}[told]
+    found = RIGHT if level == COMMITTED else TABLE[rule, level, since]
+    expected = {RIGHT: committed, REFUSED: REFUSED}[found]
     assert await fare(store, others, level, rule, before, since) == expected
 
 

@@ -12,7 +12,7 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import ended, finish, join, take_one
-from mutirao_conformance.repeated import sent, told
+from mutirao_conformance.repeated import droppable, sent
 from mutirao_conformance.uniqueness import keyed, live_jobs, placed, state_of
 from mutirao_conformance.versions import version
 from tests.integration.transactions.kit import Others
@@ -94,10 +94,10 @@ async def test_what_was_dropped_is_taken_before_the_commit(
 ) -> None:
     """Both are sent, then; and what had been done before is known no more."""
     worker = await join(pg)
-    await sent(pg, worker, told("Update", "a"))
-    await placed(pg, told("Update", "b"))
+    await sent(pg, worker, droppable("Update", "a"))
+    await placed(pg, droppable("Update", "b"))
     with others.session() as caller:
-        [back] = pg.enqueue([told("Update", "a")], caller)
+        [back] = pg.enqueue([droppable("Update", "a")], caller)
         assert isinstance(back, Placed)
         assert back.how == "superseded"
         claim = await take_one(pg, worker)
@@ -108,7 +108,7 @@ async def test_what_was_dropped_is_taken_before_the_commit(
     await pg.cancel(JobFilter(ids=(int(back),)))
     if kind is None:
         await finish(pg, worker, [claim])
-    assert (await placed(pg, told("Update", "a")))[1] == "inserted"
+    assert (await placed(pg, droppable("Update", "a")))[1] == "inserted"
 
 
 @pytest.mark.parametrize("ends", ["commit", "rollback"])
@@ -117,10 +117,10 @@ async def test_a_repetition_of_what_is_not_committed(
 ) -> None:
     """It waits for the transaction that changes what is known, and decides then."""
     worker = await join(pg)
-    first = await sent(pg, worker, told("Update", "a"))
+    first = await sent(pg, worker, droppable("Update", "a"))
     with others.session() as caller:
-        pg.enqueue([told("Update", "b")], caller)
-        again = asyncio.create_task(placed(pg, told("Update", "a")))
+        pg.enqueue([droppable("Update", "b")], caller)
+        again = asyncio.create_task(placed(pg, droppable("Update", "a")))
         await others.until_someone_waits()
         getattr(caller, ends)()
         id, how = await again

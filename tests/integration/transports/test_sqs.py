@@ -102,8 +102,8 @@ async def test_a_handle_that_grew_stale(world: World, lines: Lines) -> None:
         world.beat()
         await until(lambda: len(world.lost) == 2)
         assert sorted(world.lost) == ["a", "b"]
-        told = await consumer.settle([Ack(each) for each in came])
-        assert [type(each) for each in told] == [DeliveryLost] * 2
+        failure = await consumer.settle([Ack(each) for each in came])
+        assert [type(each) for each in failure] == [DeliveryLost] * 2
     assert world.broker.requests[DELETE] == 0
     assert len(world.visible_in()) == 2
     assert any(
@@ -162,9 +162,9 @@ async def test_twelve_hours(world: World) -> None:
             world.beat()
             await asyncio.sleep(0)
         assert 1_000 + 43_000 < world.now < 1_000 + 43_200
-        [told] = await consumer.settle([Ack(held)])
-        assert isinstance(told, DeliveryLost)
-        assert "held for its longest time, 43140 s" in str(told)
+        [failure] = await consumer.settle([Ack(held)])
+        assert isinstance(failure, DeliveryLost)
+        assert "held for its longest time, 43140 s" in str(failure)
 
 
 async def test_the_longest_runtime() -> None:
@@ -248,8 +248,8 @@ async def test_a_long_wait_goes_in_steps(world: World) -> None:
     async with world.consuming() as consumer:
         [held] = await receive(consumer)
         assert held.message is not None
-        told = replace(held.message, attempt=3)
-        assert await consumer.settle([Again(held, told, 2_000.0)]) == [None]
+        found = replace(held.message, attempt=3)
+        assert await consumer.settle([Again(held, found, 2_000.0)]) == [None]
         for left in (1_100.0, 200.0, 0.0):
             assert world.visible_in() == [pytest.approx(min(900.0, left + 900.0), abs=1)]
             world.wait(900)
@@ -292,8 +292,8 @@ async def test_trouble_of_one_queue(world: World, lines: Lines, code: str, advic
         world.broker.refused.clear()
         assert [id_of(each) for each in await receive(consumer)] == ["b"]
         assert consumer.paused is None
-    [told] = (each for each in lines() if "is paused" in each)
-    assert advice in told
+    [values] = (each for each in lines() if "is paused" in each)
+    assert advice in values
     assert "q goes on" in lines()
 
 
@@ -311,9 +311,9 @@ async def test_what_people_have_to_mend(
     async with world.consuming():
         world.broker.refused["q"] = code
         await until(lambda: world.broker.refusals > 4)
-    told = [each.levelname for each in caplog.records if "is paused" in each.getMessage()]
-    assert {*told} == {level}
-    assert (len(told) > 1) is (level == "ERROR")
+    logged = [each.levelname for each in caplog.records if "is paused" in each.getMessage()]
+    assert {*logged} == {level}
+    assert (len(logged) > 1) is (level == "ERROR")
 
 
 async def test_an_error_of_ours(world: World, lines: Lines) -> None:
@@ -344,8 +344,8 @@ async def test_what_cannot_be_sent(world: World, code: str) -> None:
     """Is told of each message."""
     await world.publish()
     world.broker.refuse("send_message_batch", code)
-    told = await world.transport.publish([message("a"), message("b")])
-    assert [type(each) for each in told] == [TransportMismatch] * 2
+    failure = await world.transport.publish([message("a"), message("b")])
+    assert [type(each) for each in failure] == [TransportMismatch] * 2
 
 
 async def test_a_queue_that_is_gone(world: World) -> None:
@@ -398,8 +398,8 @@ async def test_deletes_that_do_not_pass(
         world.wait(VISIBILITY)
         world.beat()
         await until(lambda: world.lost == ["b"])
-        [told] = await consumer.settle([Ack(b)])
-        assert isinstance(told, DeliveryLost)
+        [failure] = await consumer.settle([Ack(b)])
+        assert isinstance(failure, DeliveryLost)
 
 
 async def test_a_burial_that_is_not_finished(world: World) -> None:
@@ -422,8 +422,8 @@ async def test_what_is_dead_is_kept_first(world: World) -> None:
     async with world.consuming() as consumer:
         [held] = await receive(consumer)
         world.broker.refuse_entries("send_message_batch", "InvalidMessageContents", sender=True)
-        [told] = await consumer.settle([Bury(held, cause)])
-        assert isinstance(told, TransportRefused)
+        [failure] = await consumer.settle([Bury(held, cause)])
+        assert isinstance(failure, TransportRefused)
         assert world.broker.requests[DELETE] == 0
         assert await consumer.settle([Bury(held, cause)]) == [None]
     assert [each.cause for each in await world.transport.dead("q", 5)] == [cause]
@@ -452,8 +452,8 @@ async def test_what_is_told_anew(world: World) -> None:
     async with world.consuming() as consumer:
         [held] = await receive(consumer)
         assert held.message is not None
-        told = replace(held.message, headers={"tenant": "acme", "unknown-here": 1})
-        again = Again(held, told, 5, anew=True)
+        found = replace(held.message, headers={"tenant": "acme", "unknown-here": 1})
+        again = Again(held, found, 5, anew=True)
         world.broker.refuse("send_message_batch", "AccessDenied")
         assert [type(each) for each in await consumer.settle([again])] == [TransportMismatch]
         world.broker.refuse_entries(DELETE, "AccessDenied")
@@ -461,7 +461,7 @@ async def test_what_is_told_anew(world: World) -> None:
         assert await consumer.settle([again]) == [None]
         assert world.visible_in() == [5]
         world.wait(5)
-        assert [each.message for each in await receive(consumer)] == [told]
+        assert [each.message for each in await receive(consumer)] == [found]
     assert [each.group for each in world.broker.queues["q"].messages] == ["acme"]
 
 
@@ -558,8 +558,8 @@ async def test_a_stale_handle_of_a_group(ordered: World) -> None:
     async with ordered.consuming() as consumer:
         [a1] = await receive(consumer)
         ordered.broker.steal("q.fifo")
-        [told] = await consumer.settle([Ack(a1)])
-        assert isinstance(told, DeliveryLost)
+        [failure] = await consumer.settle([Ack(a1)])
+        assert isinstance(failure, DeliveryLost)
     assert len(ordered.visible_in()) == 2
 
 
@@ -570,11 +570,11 @@ async def test_what_is_refused_at_the_caller(world: World, ordered: World) -> No
         message("late", delay=901), message("large", args='{"a": "%s"}' % ("é" * (1 << 19))),
         message("odd", args='{"a": "\ud800"}'), message("broken", args="{"),
     ]  # fmt: skip
-    told = await world.transport.publish([*bad, message("good", args='{"a": "\ufffe"}')])
+    failure = await world.transport.publish([*bad, message("good", args='{"a": "\ufffe"}')])
     refused = [TransportRefused, MessageTooLarge, *[TransportRefused] * 2]
-    assert [type(each) for each in told] == [*refused, type(None)]
-    assert "into the store" in str(told[0])
-    assert "a bucket of S3" in str(told[1])
+    assert [type(each) for each in failure] == [*refused, type(None)]
+    assert "into the store" in str(failure[0])
+    assert "a bucket of S3" in str(failure[1])
     async with world.consuming() as consumer:
         [good] = await receive(consumer)
         assert good.raw == b'{"a": "\\ufffe"}'  # the same JSON, in characters that XML has

@@ -116,8 +116,8 @@ async def test_s3_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None
     await publish(transport := world.transport())
     monkeypatch.setenv("AWS_ENDPOINT_URL_S3", f"http://127.0.0.1:{free_port()}")
     without = world.transport()
-    [told] = await without.publish([Message(id="b", task="cut", queue=QUEUE, args=LARGE)])
-    assert isinstance(told, TransportUnavailable)
+    [found] = await without.publish([Message(id="b", task="cut", queue=QUEUE, args=LARGE)])
+    assert isinstance(found, TransportUnavailable)
     async with without.consumer(QUEUE, 1, print) as consumer:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(consumer.receive(1), 0.5)
@@ -130,11 +130,11 @@ async def test_s3_is_away(world: World, monkeypatch: pytest.MonkeyPatch) -> None
 async def test_no_bucket(world: World) -> None:
     """It is told to whoever publishes, and by comparing."""
     message = Message(id="a", task="cut", queue=QUEUE, args=LARGE)
-    [told] = await world.transport(bucket=None).publish([message])
-    assert isinstance(told, MessageTooLarge)
+    [found] = await world.transport(bucket=None).publish([message])
+    assert isinstance(found, MessageTooLarge)
     missing = world.transport(bucket="nowhere-at-all")
-    [told] = await missing.publish([message])
-    assert isinstance(told, TransportMismatch)
+    [found] = await missing.publish([message])
+    assert isinstance(found, TransportMismatch)
     assert [each.what for each in await missing.compare([QUEUE])] == [
         "bucket 'nowhere-at-all' of S3"
     ]

@@ -84,8 +84,10 @@ async def test_handles_that_are_stale(queue: Queue) -> None:
         by_id["c"].tag.handle = "none"
         again = by_id["b"].message
         assert again is not None
-        told = await consumer.settle([Ack(by_id["d"]), Ack(by_id["c"]), Again(by_id["b"], again)])
-        assert [type(each) for each in told] == [type(None), DeliveryLost, type(None)]
+        failure = await consumer.settle(
+            [Ack(by_id["d"]), Ack(by_id["c"]), Again(by_id["b"], again)]
+        )
+        assert [type(each) for each in failure] == [type(None), DeliveryLost, type(None)]
         await until(lambda: queue.lost == ["a"])
 
 
@@ -111,8 +113,8 @@ async def test_a_queue_that_is_deleted(queue: Queue) -> None:
     """Receiving waits until it is there again; publishing says what to do."""
     async with queue.consuming() as consumer:
         queue.client.delete_queue(**queue.where)
-        [told] = await queue.transport.publish([message("a")])
-        assert isinstance(told, TransportMismatch)
+        [failure] = await queue.transport.publish([message("a")])
+        assert isinstance(failure, TransportMismatch)
         await queue.transport.declare(["q"])
         assert await queue.transport.publish([message("b")]) == [None]
         assert [id_of(each) for each in await receive(consumer)] == ["b"]

@@ -104,7 +104,7 @@ def spoilt(filled: Path, tmp_path: Path) -> Iterator[tuple[str, Path]]:
             copied = tmp_path / f"{table.name}.db"
             shutil.copy(filled, copied)
             texts = [it.name for it in table.columns if isinstance(it.type, Text | JSON)]
-            taken = [any(spoil(copied, table.name, it, told) for told in NO_TEXT) for it in texts]
+            taken = [any(spoil(copied, table.name, it, found) for found in NO_TEXT) for it in texts]
             if any(taken):
                 yield table.name, copied
 

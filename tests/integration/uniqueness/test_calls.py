@@ -71,7 +71,7 @@ def test_many_at_once(app: Mutirao) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"on_conflict": "keep"}, "no key is given; give one"),
         ({"unique_for": 60}, "no key is given"),
@@ -88,25 +88,25 @@ def test_many_at_once(app: Mutirao) -> None:
         ({"key": "k", "scope": ""}, "the scope has 0 characters"),
     ],
 )
-def test_bad_input(app: Mutirao, options: dict[str, Any], told: str) -> None:
+def test_bad_input(app: Mutirao, options: dict[str, Any], message: str) -> None:
     """It is refused at the caller, with what to give; nothing is written."""
     task = app.task(index)
-    with pytest.raises(InvalidJob, match=told):
+    with pytest.raises(InvalidJob, match=message):
         task.using(**options).enqueue(7)
     assert app.jobs() == []
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"on_conflict": "drop"}, "on_conflict is 'drop'"),
         ({"unique_for": 0}, "give more than 0 and at most 10000000000, or .forever."),
         ({"debounce_limit": 9}, "goes with replace"),
     ],
 )
-def test_bad_options_of_a_task(app: Mutirao, options: dict[str, Any], told: str) -> None:
+def test_bad_options_of_a_task(app: Mutirao, options: dict[str, Any], message: str) -> None:
     """They are refused where the task is defined."""
-    with pytest.raises(InvalidJob, match=told):
+    with pytest.raises(InvalidJob, match=message):
         app.task(**options)(index)
 
 

@@ -47,24 +47,24 @@ def race(url: str, mode: str) -> list[tuple[str, int, str]]:
             assert each.stdin is not None
             each.stdin.write("go\n")
             each.stdin.flush()
-        told = [each.communicate(timeout=100)[0] for each in racers]
+        seen = [each.communicate(timeout=100)[0] for each in racers]
         assert [each.returncode for each in racers] == [0] * RACERS
-    lines = [line.split() for each in told for line in each.splitlines()]
+    lines = [line.split() for each in seen for line in each.splitlines()]
     return [(f"k{n}", int(id), how) for n, id, how in lines]
 
 
 @pytest.mark.parametrize("mode", ["keep", "replace", "rerun"])
 async def test_a_race(app: Mutirao, url: str, mode: str) -> None:
     """Each key has exactly one live job in the end, and everybody was told the truth."""
-    told = race(url, mode)
-    assert len(told) == RACERS * ROUNDS
+    found = race(url, mode)
+    assert len(found) == RACERS * ROUNDS
     jobs = await app.ajobs(limit=None)
     live = Counter(job.key for job in jobs if job.state == JobState.READY)
     assert live == {f"k{n}": 1 for n in range(ROUNDS)}
     hows: dict[str, Counter[str]] = defaultdict(Counter)
-    for key, _, how in told:
+    for key, _, how in found:
         hows[key][how] += 1
     other = "found" if mode == "keep" else "replaced"
     assert all(each == {"inserted": 1, other: RACERS - 1} for each in hows.values())
-    written = {(key, id) for key, id, _ in told}
+    written = {(key, id) for key, id, _ in found}
     assert written == {(job.key, job.id) for job in jobs}

@@ -83,7 +83,7 @@ def test_a_table_of_ones_own(app: Mutirao) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "told"),
+    ("make", "message"),
     [
         (lambda: Supersede("type", {}, None, 1), "drop_repeated is 1; give True or False"),  # type: ignore[arg-type]
         (lambda: Supersede("type", {("a", "b"): "drop"}), "'drop'; give one of keep, newer, merge"),  # type: ignore[dict-item]
@@ -93,9 +93,9 @@ def test_a_table_of_ones_own(app: Mutirao) -> None:
         (lambda: Supersede("type", {}, "x"), "merge is 'x'; give a function"),  # type: ignore[arg-type]
     ],
 )
-def test_a_table_that_cannot_be(make: Any, told: str) -> None:
+def test_a_table_that_cannot_be(make: Any, message: str) -> None:
     """It is refused where it is written."""
-    with pytest.raises(InvalidTask, match=told):
+    with pytest.raises(InvalidTask, match=message):
         make()
 
 

@@ -71,7 +71,7 @@ async def test_a_race(url: str, workers: int) -> None:
     racers = await asyncio.gather(*(racer(url) for _ in range(RACERS)))
     try:
         working = [asyncio.create_task(work(store, done, ran)) for store in stores[:workers]]
-        told = [each for told in await asyncio.gather(*map(told_by, racers)) for each in told]
+        seen = [each for seen in await asyncio.gather(*map(told_by, racers)) for each in seen]
         done.set()
         working = working or [asyncio.create_task(work(stores[0], done, ran))]
         await soon(asyncio.gather(*working), deadline=100)
@@ -83,10 +83,10 @@ async def test_a_race(url: str, workers: int) -> None:
                 await process.wait()
         for store in stores:
             await store.close()
-    assert sorted(jobs) == sorted(id for _, id, _, _ in told)
-    assert len(told) == RACERS * TIMES
+    assert sorted(jobs) == sorted(id for _, id, _, _ in seen)
+    assert len(seen) == RACERS * TIMES
     in_order(ran)
-    for _, id, kind, how in told:
+    for _, id, kind, how in seen:
         fits(jobs, id, kind, how)
 
 

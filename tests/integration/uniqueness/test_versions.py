@@ -64,7 +64,7 @@ def test_forever(app: Mutirao) -> None:
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"version": 1}, "version say what a key means, and no key is given"),
         ({"key": "k", "version": 1}, "goes with replace or rerun, but on_conflict is keep"),
@@ -82,10 +82,10 @@ def test_forever(app: Mutirao) -> None:
         ({"key": "k", "unique_for": 1e11}, "or .forever."),
     ],
 )
-def test_bad_input(app: Mutirao, options: dict[str, Any], told: str) -> None:
+def test_bad_input(app: Mutirao, options: dict[str, Any], message: str) -> None:
     """It is refused at the caller, with what to give; nothing is written."""
     task = app.task(index)
-    with pytest.raises(InvalidJob, match=told):
+    with pytest.raises(InvalidJob, match=message):
         task.using(**options).enqueue(7)
     assert app.jobs() == []
 
@@ -115,11 +115,11 @@ async def test_a_race_with_workers(url: str) -> None:
     jobs = [version(n, key=f"k{n % KEYS}", n=n) for n in numbers]
     done, ran = asyncio.Event(), defaultdict[str, list[int]](list)
     working = [asyncio.create_task(_work(store, done, ran)) for store in stores[:2]]
-    told: list[Placed] = []
+    received: list[Placed] = []
     try:
         for n in range(0, CALLS, 4):
             calls = [stores[i].aenqueue([jobs[n + i]]) for i in range(4)]
-            told += [id for [id] in await asyncio.gather(*calls) if isinstance(id, Placed)]
+            received += [id for [id] in await asyncio.gather(*calls) if isinstance(id, Placed)]
         done.set()
         await soon(asyncio.gather(*working), deadline=60)
         assert await stores[0].jobs(JobFilter(state=JobState.READY)) == []
@@ -129,7 +129,7 @@ async def test_a_race_with_workers(url: str) -> None:
             task.cancel()
         for store in stores:
             await store.close()
-    assert written == sum(id.written for id in told)
+    assert written == sum(id.written for id in received)
     for key in range(KEYS):
         assert ran[f"k{key}"] == sorted(ran[f"k{key}"])
         assert ran[f"k{key}"][-1] == max(n for n in numbers if n % KEYS == key)

@@ -56,13 +56,13 @@ async def test_publications(migrated_url: str) -> None:
         (first, "order.placed", "succeeded", 4, 0, 1, 1, 1, 1, None, 0, 0),
         (second, "order.paid", "waiting", 0, 0, 0, 0, 0, 0, "acme", 0, 1),
     ]
-    told = rows(
+    found = rows(
         migrated_url,
         "SELECT publication, subscription, nth, topic, task, state, published_at IS NULL"
         " FROM mutirao_deliveries ORDER BY subscription",
     )
     states = {"cancelled": "cancelled", "dead": "dead", "done": "succeeded", "running": "running"}
-    assert told == [
+    assert found == [
         (first, name, 0, "order.placed", name, state, 0) for name, state in states.items()
     ]
 

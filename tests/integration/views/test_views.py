@@ -115,11 +115,11 @@ async def test_attempts(migrated_url: str, connection: Connection) -> None:
     """Each is shown once, with its job's facts, and its error, its note or its result."""
     async with opened(migrated_url) as store:
         made = await make_history(store)
-        kept, expired, told = await store.aenqueue([NewJob(task="t", queue="q")] * 3)
+        kept, expired, seen = await store.aenqueue([NewJob(task="t", queue="q")] * 3)
         claims = {job.id: job for job in await claim(store, made.worker, 9)}
-        results = {kept: KeptResult('{"n": 1}'), expired: KeptResult("1", -60.0), told: None}
+        results = {kept: KeptResult('{"n": 1}'), expired: KeptResult("1", -60.0), seen: None}
         await store.report(
-            [Progress(told, 1, 1.0, None, "all sent"), Progress(kept, 0, 1.0, None, "long ago")]
+            [Progress(seen, 1, 1.0, None, "all sent"), Progress(kept, 0, 1.0, None, "long ago")]
         )
         done = [
             claims[id]._replace(outcome=Outcome(OutcomeKind.SUCCEEDED, result=result), linked=True)
@@ -128,7 +128,7 @@ async def test_attempts(migrated_url: str, connection: Connection) -> None:
         await store.settle(made.worker, done)
     found = {row["job"]: row for row in rows(connection, "SELECT * FROM mutirao_attempts")}
     assert found.keys() == {
-        made.succeeded, made.dead, made.retried, made.cancelled, kept, expired, told,
+        made.succeeded, made.dead, made.retried, made.cancelled, kept, expired, seen,
     }  # fmt: skip
     dead = found[made.dead]
     assert (dead["run"], dead["attempt"], dead["worker"]) == (1, 1, made.worker)
@@ -141,7 +141,7 @@ async def test_attempts(migrated_url: str, connection: Connection) -> None:
     assert {id: _json(row["result"]) for id, row in found.items() if row["result"]} == {
         kept: {"n": 1}
     }
-    assert found[told]["message"] == "all sent"
+    assert found[seen]["message"] == "all sent"
     assert found[kept]["message"] is None
 
 

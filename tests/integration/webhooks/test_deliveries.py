@@ -125,8 +125,8 @@ async def test_a_delivery(migrated_url: str) -> None:
     assert first[1] == second[1]
     assert first[0]["webhook-id"] == second[0]["webhook-id"]
     for headers, body in (first, second):
-        told = Webhook(SECRET).verify(body, headers)
-        assert (told["type"], told["data"]) == ("order.placed", {"order_id": 1})
+        found = Webhook(SECRET).verify(body, headers)
+        assert (found["type"], found["data"]) == ("order.placed", {"order_id": 1})
     shown = await asyncio.to_thread(
         rows, migrated_url, "SELECT * FROM mutirao_webhook_attempts ORDER BY run"
     )
@@ -208,17 +208,17 @@ async def test_slots_that_wait_for_a_silent_peer(
 @pytest.mark.parametrize("answer", [BUSY, GONE], ids=["busy", "gone"])
 async def test_answers_that_say_more(migrated_sqlite_url: str, answer: bytes) -> None:
     """429 holds the others without a failure; 410 disables, and a subscriber is told."""
-    told: list[Any] = []
+    received: list[Any] = []
     async with shop(migrated_sqlite_url) as app, serving(answering(answer)) as server:
 
         @app.subscriber("owner", topic="mutirao.endpoint.disabled")
         async def owner(event: dict[str, Any]) -> None:
-            told.append(event["endpoint"])
+            received.append(event["endpoint"])
 
         await put(app, "erp", server, concurrency=1)
         await publish(app, 3)
         async with app.worker(webhooks=SETTINGS, poll=0.05):
-            await until(opened(app, "erp") if answer is BUSY else lambda: told == ["erp"])
+            await until(opened(app, "erp") if answer is BUSY else lambda: received == ["erp"])
             await until(ended(app, "blocked", 2))
         assert (await app.endpoints.aget("erp")).active is (answer is BUSY)
         assert len(server.requests) == 1
@@ -403,18 +403,18 @@ async def test_a_sender_that_is_heard_from(migrated_sqlite_url: str) -> None:
     async with shop(migrated_sqlite_url) as app, serving(down) as server:
         await put(app, "erp", server, concurrency=1)
         theirs = sign("msg_1", int(time.time()), b"x", [Secret.parse(SECRET)])
-        told: dict[str, Any] = {"endpoints": app.endpoints, "sender": "erp"}
-        await averify(theirs, b"x", SECRET, **told)
+        values: dict[str, Any] = {"endpoints": app.endpoints, "sender": "erp"}
+        await averify(theirs, b"x", SECRET, **values)
         await publish(app, 5)
         async with app.worker(webhooks=SETTINGS, poll=0.05, log_jobs="failures"):
             await until(opened(app, "erp"))
             with pytest.raises(WrongSignature):
-                await averify(theirs, b"y", SECRET, **told)
+                await averify(theirs, b"y", SECRET, **values)
             assert await app.ajobs(task="mutirao.webhook_probe", state="succeeded") == []
         back.set()
         # Nobody works meanwhile: a probe that had ended by then would be followed by another.
-        await averify(theirs, b"x", SECRET, **told)
-        assert (await asyncio.to_thread(verify, theirs, b"x", SECRET, **told)).id == "msg_1"
+        await averify(theirs, b"x", SECRET, **values)
+        assert (await asyncio.to_thread(verify, theirs, b"x", SECRET, **values)).id == "msg_1"
         async with app.worker(webhooks=SETTINGS, poll=0.05):
             await until(ended(app, "succeeded", 5 - TERMS.failures))
         probes = await app.ajobs(task="mutirao.webhook_probe", state="succeeded")

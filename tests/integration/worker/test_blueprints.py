@@ -195,7 +195,7 @@ def test_a_task_that_the_factories_of_the_application_spoil() -> None:
     tasks.task(name="first")(_plain)
     task = tasks.task(limit=Limit(1, by="name"))(_by_name)
     app.provide(_name)
-    with pytest.raises(InvalidTask, match="jobs cannot be told apart by it"):
+    with pytest.raises(InvalidTask, match="jobs cannot be distinguished by it"):
         app.include(tasks)
     assert dict(app.tasks) == {}
     assert task.job(name="x").args == '{"name":"x"}'

@@ -112,11 +112,11 @@ async def test_a_worker_s_defaults(url: str) -> None:
 async def test_a_child_process_is_told_of_them(app: Mutirao, tmp_path: Path) -> None:
     """It judges its errors by them, too."""
     children.register(app)
-    told = tmp_path / "told"
+    noted = tmp_path / "told"
     async with working(app, retry="fixed:0s", max_attempts=2, timeout=50.0):
-        await ended(app, app.submit(children.tell.job(str(told))).id)
+        await ended(app, app.submit(children.tell.job(str(noted))).id)
         failed = await ended(app, app.submit(children.transact.job()).id)
-    assert told.read_text().split(" ")[2:4] == ["2", "50.0"]
+    assert noted.read_text().split(" ")[2:4] == ["2", "50.0"]
     assert outcomes(failed) == ["retried", "dead"]
 
 

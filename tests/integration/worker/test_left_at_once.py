@@ -13,13 +13,15 @@ from mutirao.sql.drivers import psycopg as _  # noqa: F401 (it hears what psycop
 SAID = "query cancellation interrupted (%s): closing connection"
 
 
-@pytest.mark.parametrize(("name", "told"), [("mutirao-producer", 0), ("another", 1)])
+@pytest.mark.parametrize(("name", "expected"), [("mutirao-producer", 0), ("another", 1)])
 async def test_a_query_that_is_cut_and_cancelled(
-    name: str, told: int, caplog: pytest.LogCaptureFixture
+    name: str, expected: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It is as it should be: of a worker psycopg tells nobody, of others what it always does."""
     await asyncio.create_task(_cut(), name=name)
-    assert sum("cancellation interrupted" in each.getMessage() for each in caplog.records) == told
+    assert (
+        sum("cancellation interrupted" in each.getMessage() for each in caplog.records) == expected
+    )
 
 
 async def _cut() -> None:

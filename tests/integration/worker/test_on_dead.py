@@ -34,7 +34,7 @@ async def handler_job(app: Mutirao, dead: int) -> JobRecord:
 @pytest.mark.parametrize("kind", ["coroutine", "plain", "unannotated", "with its job"])
 async def test_a_death_is_told(app: Mutirao, kind: str) -> None:
     """The handler learns of the job that died, in the task's queue, as a job linked to it."""
-    told: list[Any] = []
+    received: list[Any] = []
 
     @app.task(queue="mail", max_attempts=2, retry=Retry.fixed(interval=0))
     async def send(order_id: int, note: str = "") -> None:
@@ -44,32 +44,32 @@ async def test_a_death_is_told(app: Mutirao, kind: str) -> None:
 
         @send.on_dead
         async def coroutine(dead: DeadJob) -> None:
-            told.append(dead)
+            received.append(dead)
 
     elif kind == "plain":
 
         @send.on_dead
         def plain(dead: DeadJob) -> None:
-            told.append(dead)
+            received.append(dead)
 
     elif kind == "unannotated":
 
         @send.on_dead
         def unannotated(dead):  # type: ignore[no-untyped-def]
-            told.append(dead)
+            received.append(dead)
 
     else:
 
         @send.on_dead
         async def with_its_job(job: Job, dead: DeadJob) -> None:
             assert (job.on_dead_of, job.task) == (dead.id, "send.on_dead")
-            told.append(dead)
+            received.append(dead)
 
     async with working(app):
         id = send.using(queue="fast").enqueue(7).id
         job = await handler_job(app, id)
     assert (job.state, job.task, job.queue) == (JobState.SUCCEEDED, "send.on_dead", "fast")
-    [dead] = told
+    [dead] = received
     assert (dead.id, dead.task, dead.queue, dead.args) == (id, "send", "fast", {"order_id": 7})
     assert (dead.attempts, dead.error_type) == (2, "ValueError")
     assert dead.error.startswith("no such order\n")
@@ -151,7 +151,7 @@ PAYLOADS = {
 async def test_an_unfit_payload(app: Mutirao, name: str) -> None:
     """A death is told even if the payload is what it died of; what cannot be read is left out."""
     payload, readable = PAYLOADS[name]
-    told: list[DeadJob] = []
+    received: list[DeadJob] = []
 
     @app.task
     async def send(order_id: int) -> None:
@@ -159,18 +159,18 @@ async def test_an_unfit_payload(app: Mutirao, name: str) -> None:
 
     @send.on_dead
     async def tell(dead: DeadJob) -> None:
-        told.append(dead)
+        received.append(dead)
 
     async with working(app):
         [id] = app.store.enqueue([NewJob(task="send", args=payload)])
         assert (await handler_job(app, id)).state is JobState.SUCCEEDED
-    [dead] = told
+    [dead] = received
     assert (dead.args, dead.error_type, dead.attempts) == (readable, "InvalidArguments", 1)
 
 
 async def test_a_large_payload_and_a_large_error(app: Mutirao) -> None:
     """Neither keeps the death from being told, though together they pass the limit."""
-    told: list[DeadJob] = []
+    received: list[DeadJob] = []
     big = "x" * ((1 << 20) - 100)
 
     @app.task(retry=ONCE)
@@ -179,16 +179,16 @@ async def test_a_large_payload_and_a_large_error(app: Mutirao) -> None:
 
     @send.on_dead
     async def tell(dead: DeadJob) -> None:
-        told.append(dead)
+        received.append(dead)
 
     async with working(app):
         assert (await handler_job(app, send.enqueue(big).id)).state is JobState.SUCCEEDED
-    assert told[0].args == {"text": big}
+    assert received[0].args == {"text": big}
 
 
 async def test_a_last_attempt_that_was_lost(app: Mutirao) -> None:
     """Whoever claims the job next finds it out of attempts: dead, and told, but not run."""
-    told: list[DeadJob] = []
+    received: list[DeadJob] = []
 
     @app.task(max_attempts=1)
     async def send() -> None:
@@ -196,7 +196,7 @@ async def test_a_last_attempt_that_was_lost(app: Mutirao) -> None:
 
     @send.on_dead
     async def tell(dead: DeadJob) -> None:
-        told.append(dead)
+        received.append(dead)
 
     id = send.enqueue().id
     await lose(app)
@@ -206,7 +206,7 @@ async def test_a_last_attempt_that_was_lost(app: Mutirao) -> None:
     assert outcomes(job) == ["lost", "dead"]
     assert job.error_type == "WorkerLost"
     assert "vanished during attempt 1 of 1" in (job.error or "")
-    assert [dead.attempts for dead in told] == [1]
+    assert [dead.attempts for dead in received] == [1]
 
 
 async def lose(app: Mutirao) -> None:

@@ -26,12 +26,12 @@ def url(lite_url: str) -> str:
 
 async def test_a_silent_coroutine_is_cut_and_retried(app: Mutirao) -> None:
     """One that tells how far it is goes on, for longer than it may be silent."""
-    told: list[int] = []
+    received: list[int] = []
 
     @app.task(retry=AGAIN, stall_timeout=0.2)
     async def encode(job: Job) -> None:
-        for told[job.attempt - 1 :] in ([step] for step in range(5)):
-            job.progress(told[-1]) if told[-1] % 2 else job.alive()
+        for received[job.attempt - 1 :] in ([step] for step in range(5)):
+            job.progress(received[-1]) if received[-1] % 2 else job.alive()
             await asyncio.sleep(0.06)
         if job.attempt == 1:
             await asyncio.Event().wait()
@@ -39,7 +39,7 @@ async def test_a_silent_coroutine_is_cut_and_retried(app: Mutirao) -> None:
     async with working(app):
         job = await ended(app, encode.enqueue().id)
     assert outcomes(job) == ["retried", "succeeded"]
-    assert told == [4, 4]
+    assert received == [4, 4]
     assert job.attempts[0].error_type == "AttemptStalled"
     assert "no sign of life for its stall_timeout of 0.2 s" in (job.attempts[0].error or "")
 

@@ -108,14 +108,14 @@ def no_process(process: SpawnProcess) -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "refuse", "told"),
+    ("kind", "refuse", "message"),
     [
         (SpawnProcess, no_process, "no child process could be started.*no more processes"),
         (threading.Thread, no_thread, "no thread could be started.*can't start new thread"),
     ],
 )
 async def test_a_system_that_gives_none(
-    app: Mutirao, monkeypatch: pytest.MonkeyPatch, kind: Any, refuse: Any, told: str
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch, kind: Any, refuse: Any, message: str
 ) -> None:
     """An embedded worker ends, and says so; coroutines ran, and no attempt was counted."""
     monkeypatch.setattr(resources, "LIMIT", 0.2)
@@ -130,7 +130,7 @@ async def test_a_system_that_gives_none(
         pass
 
     worker = working(app, poll=0.05)
-    with pytest.raises(HandlersCannotStart, match=told):  # noqa: PT012 (the end raises it)
+    with pytest.raises(HandlersCannotStart, match=message):  # noqa: PT012 (the end raises it)
         async with worker:
             with monkeypatch.context() as patch:
                 patch.setattr(kind, "start", refuse)

@@ -16,23 +16,23 @@ pytestmark = pytest.mark.repeats("postgresql", decided="tests/conformance")
 
 async def test_it_is_told(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """The handler, the lines of the log about the job, and the handler of its death know it."""
-    told: list[tuple[str | None, str | None]] = []
+    received: list[tuple[str | None, str | None]] = []
 
     @app.task(max_attempts=1)
     async def send(job: Job) -> None:
-        told.append((job.tenant, job.group))
+        received.append((job.tenant, job.group))
         raise OSError
 
     @send.on_dead
     async def mourn(job: Job, dead: DeadJob) -> None:
-        told.extend([(job.tenant, job.group), (dead.tenant, dead.group)])
+        received.extend([(job.tenant, job.group), (dead.tenant, dead.group)])
 
     with caplog.at_level(logging.INFO, "mutirao"):
         async with working(app):
             id = send.using(tenant="acme", group="north").enqueue().id
             await ended(app, id)
-            await until(lambda: len(told) == 3)
-    assert told == [("acme", "north")] * 3
+            await until(lambda: len(received) == 3)
+    assert received == [("acme", "north")] * 3
     [line] = [each for each in caplog.records if getattr(each, "job", None) == id]
     assert (vars(line)["tenant"], vars(line)["group"]) == ("acme", "north")
 

@@ -1,4 +1,4 @@
-"""What the clocks of a zone show: when they are put forward or back, and minute by minute."""
+"""The clocks of a zone: when they are put forward or back, and their time minute by minute."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random cron lines around the changes of all zones' clocks: what the rule says, and what we do."""
+"""Random cron lines around the changes of all zones' clocks: the rule's ticks, and ours."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class Plan:
         dates: how many lines are compared day by day, over a year.
         since: the year from which on changes are looked for.
         until: the year before which they end.
-        step: days; changes that are further apart are all found.
+        step: days; changes at greater distances are all found.
         margin: hours that are compared before and after a change.
     """
 
@@ -60,8 +60,8 @@ class Report:
         """Note a line."""
         self.lines += 1
         self.ticks += len(expected)
-        told = f"{schedule.cron!r} in {schedule.timezone}: "
-        self.differences += [told + difference for difference in differences]
+        prefix = f"{schedule.cron!r} in {schedule.timezone}: "
+        self.differences += [prefix + difference for difference in differences]
 
 
 def compare(plan: Plan) -> Report:

@@ -17,12 +17,12 @@ from tests.support.waiting import DEADLINE, until
 @pytest.mark.parametrize("over", [True, False])
 async def test_a_blocked_loop_is_told_once(over: bool) -> None:
     """Where what runs in it is past its timeouts; as long as it answers, nobody is told."""
-    told, told_twice = threading.Event(), threading.Event()
+    notified, told_twice = threading.Event(), threading.Event()
     looks = list[float]()
 
     def stuck(error: WorkerStuck) -> None:
         assert "a coroutine has blocked the event loop" in str(error)
-        (told_twice if told.is_set() else told).set()
+        (told_twice if notified.is_set() else notified).set()
 
     def over_at() -> float:
         looks.append(0.0)
@@ -31,21 +31,21 @@ async def test_a_blocked_loop_is_told_once(over: bool) -> None:
     watch = LoopWatch(HeartbeatThread(), over_at, 0.001, 0.05, stuck)
     watch.start()
     await asyncio.sleep(0.1)
-    assert not told.is_set()
+    assert not notified.is_set()
     if over:
-        assert told.wait(DEADLINE)  # which blocks it
+        assert notified.wait(DEADLINE)  # which blocks it
     else:
         _wait(lambda: len(looks) > 3)
     watch.stop()
     await until(lambda: not _beats())
-    assert told.is_set() == over
+    assert notified.is_set() == over
     assert not told_twice.is_set()
 
 
 async def test_no_limit() -> None:
     """Nobody watches, and stopping does nothing."""
-    told: list[WorkerStuck] = []
-    watch = LoopWatch(HeartbeatThread(), lambda: 0.0, 0.001, None, told.append)
+    received: list[WorkerStuck] = []
+    watch = LoopWatch(HeartbeatThread(), lambda: 0.0, 0.001, None, received.append)
     watch.start()
     assert not _beats()
     watch.stop()

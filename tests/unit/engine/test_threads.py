@@ -73,8 +73,8 @@ async def test_the_caller_s_context(threads: Threads) -> None:
 
 async def test_a_cancelled_call_is_stuck_until_it_returns() -> None:
     """And then it is told, once."""
-    told: list[int] = []
-    pool = Threads(lambda: told.append(pool.stuck))
+    received: list[int] = []
+    pool = Threads(lambda: received.append(pool.stuck))
     enough, began = threading.Event(), threading.Event()
 
     def work() -> None:
@@ -86,11 +86,11 @@ async def test_a_cancelled_call_is_stuck_until_it_returns() -> None:
     call.cancel()
     with pytest.raises(asyncio.CancelledError):
         await call
-    assert (pool.stuck, told) == (1, [])
+    assert (pool.stuck, received) == (1, [])
     assert await soon(pool.run(lambda: 7)) == 7
     enough.set()
-    await until(lambda: told)
-    assert (pool.stuck, told) == (0, [0])
+    await until(lambda: received)
+    assert (pool.stuck, received) == (0, [0])
     pool.close()
 
 
@@ -261,8 +261,8 @@ async def test_cancelled_before_a_thread_took_it(threads: Threads, limited: Limi
 @pytest.mark.parametrize("error", [None, ValueError("hastened")])
 async def test_a_call_that_can_be_hastened(error: BaseException | None) -> None:
     """Is waited for when cancelled: it is never stuck."""
-    told: list[int] = []
-    pool = Threads(lambda: told.append(pool.stuck))
+    received: list[int] = []
+    pool = Threads(lambda: received.append(pool.stuck))
     began, hurry, over = threading.Event(), threading.Event(), threading.Event()
 
     def work() -> None:
@@ -278,7 +278,7 @@ async def test_a_call_that_can_be_hastened(error: BaseException | None) -> None:
     with pytest.raises(asyncio.CancelledError):
         await soon(call)
     assert over.is_set()
-    assert (pool.stuck, pool._open_calls, told) == (0, 0, [])
+    assert (pool.stuck, pool._open_calls, received) == (0, 0, [])
     pool.close()
 
 

@@ -52,8 +52,8 @@ def by_cavage(names: str, params: str, lines: str) -> dict[str, str]:
     private = cast(Ed25519PrivateKey, key_of("ed25519"))
     signature = base64.b64encode(private.sign(text.encode())).decode()
     covered = f"(request-target) host digest {names}"
-    told = f'keyId="{ACTOR}#main",{params},headers="{covered}",signature="{signature}"'
-    return {"Digest": digest, "Signature": told, "Date": "Tue, 25 Nov 2025 00:00:00 GMT"}
+    shown = f'keyId="{ACTOR}#main",{params},headers="{covered}",signature="{signature}"'
+    return {"Digest": digest, "Signature": shown, "Date": "Tue, 25 Nov 2025 00:00:00 GMT"}
 
 
 def ends(at: str, names: str = "(created) (expires)", quote: str = "") -> dict[str, str]:

@@ -173,9 +173,9 @@ class Told:
 
 async def test_who_is_verified_was_heard_from() -> None:
     """A request that is not verified says nothing about a host."""
-    told, headers = Told(), signed("rfc9421", "ed25519")
+    values, headers = Told(), signed("rfc9421", "ed25519")
     with pytest.raises(UnverifiedActivity):
-        await verified("ed25519", headers, body=b"{}", federation=told)
-    assert told.actors == []
-    await verified("ed25519", headers, federation=told)
-    assert told.actors == [ACTOR]
+        await verified("ed25519", headers, body=b"{}", federation=values)
+    assert values.actors == []
+    await verified("ed25519", headers, federation=values)
+    assert values.actors == [ACTOR]

@@ -199,7 +199,7 @@ def test_a_planned_tick_stays_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "message"),
     [
         ("0 0 30 2 *", "Bad day-of-month"),
         ("* * */20 * 1L", "never ticks"),
@@ -215,9 +215,9 @@ def test_a_planned_tick_stays_one() -> None:
         ("0" * 5_000 + " * * * *", "no cron line"),
     ],
 )
-def test_impossible_lines(line: str, told: str) -> None:
+def test_impossible_lines(line: str, message: str) -> None:
     """The error names the line and the field."""
-    with pytest.raises(InvalidSchedule, match=told) as caught:
+    with pytest.raises(InvalidSchedule, match=message) as caught:
         check_times(cron(line))
     assert repr(line) in str(caught.value)
 

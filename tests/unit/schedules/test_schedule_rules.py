@@ -292,7 +292,7 @@ def test_declaring_one_that_was_put() -> None:
 
 
 @pytest.mark.parametrize(
-    ("terms", "told"),
+    ("terms", "message"),
     [
         ({"every": None}, "neither cron nor every is given"),
         ({"cron": "* * * * *", "every": timedelta(1)}, "both cron and every are given"),
@@ -315,9 +315,9 @@ def test_declaring_one_that_was_put() -> None:
         ({"job": replace(JOB, delay=5)}, "run_at or a delay"),
     ],
 )
-def test_terms_that_make_no_sense(terms: dict[str, Any], told: str) -> None:
+def test_terms_that_make_no_sense(terms: dict[str, Any], message: str) -> None:
     """Each is refused where it is written, with what was expected."""
-    with pytest.raises(InvalidSchedule, match=told):
+    with pytest.raises(InvalidSchedule, match=message):
         schedule(**terms)
 
 

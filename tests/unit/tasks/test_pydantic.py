@@ -428,7 +428,7 @@ app.task_named("add").check()
 add.job(1, b=[2])
 print("pydantic" in sys.modules)
 """
-    told = subprocess.run(
+    output = subprocess.run(
         [sys.executable, "-c", program], check=True, capture_output=True, text=True
     )
-    assert told.stdout == "False\n"
+    assert output.stdout == "False\n"

@@ -42,8 +42,8 @@ def test_an_option_is_made_of_type_and_text() -> None:
     def command(**options: Any) -> None:
         given.update(options)
 
-    told = CliRunner().invoke(command, ["--pause", "2h", "--height", "3", "--scope", "all"])
-    assert told.exit_code == 0, told.output
+    found = CliRunner().invoke(command, ["--pause", "2h", "--height", "3", "--scope", "all"])
+    assert found.exit_code == 0, found.output
     assert (given["pause"].total_seconds(), given["tall"], given["scope"]) == (7_200, 3, "all")
     assert given["on_conflict"] is None
     assert [each.name for each in command.params][:2] == ["pause", "tall"]

@@ -29,8 +29,8 @@ class Watched:
 
     def during(self, id: str) -> AbstractContextManager[Callable[[], None]]:
         """Let an attempt go on; note if it only waits, and if it leaves its slot to others."""
-        told = partial(self.waiting.append, id), partial(self.lent.append, id)
-        return self.silence.during(id, *told)
+        values = partial(self.waiting.append, id), partial(self.lent.append, id)
+        return self.silence.during(id, *values)
 
     def answer(self, id: str, took: float) -> None:
         """Let one attempt be answered after so many seconds."""

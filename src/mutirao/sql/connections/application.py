@@ -1,8 +1,8 @@
-"""An application's engine as a pattern: connections of our own are opened like its own ones.
+"""Opens connections of our own the way an application's engine opens its connections.
 
-Its pool is its own. Its requests would wait for our workers otherwise, and ours for them; and what
-we do with a connection (autocommit, prepared statements, no reset on return) is not for others.
-So what it says about opening a connection is asked each time: its URL, its `connect_args`, its
+The pools are separate. Otherwise the application's requests would wait for our workers, and they
+for those; and our settings of a connection (autocommit, prepared statements, no reset on return)
+are not for others. So each connection is opened with the engine's URL, its `connect_args`, its
 `creator` and its listeners of `do_connect` and `connect`.
 """
 
@@ -22,7 +22,7 @@ _SQLALCHEMY = ("sqlalchemy.engine.", "sqlalchemy.util.", "sqlalchemy.dialects.")
 
 
 class Application:
-    """What an application's engine, synchronous or not, says about opening a connection."""
+    """How an application's engine, synchronous or not, opens a connection."""
 
     def __init__(self, engine: "Engine | AsyncEngine") -> None:
         found: object = getattr(engine, "sync_engine", engine)

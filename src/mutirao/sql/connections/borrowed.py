@@ -1,7 +1,7 @@
 """Engines over one connection of the caller's, in the transaction that is open there.
 
-What is a transaction elsewhere is a savepoint here, so the caller's own commit or rollback decides
-about all of it. Each is a connection of SQLAlchemy's over the same connection of the driver's.
+A transaction of an engine is a savepoint here, so the caller's own commit or rollback decides about
+all of it. Each is a SQLAlchemy connection over the same connection of the driver.
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class BorrowedEngines(Engines):
         return True
 
     @property
-    def apart(self) -> bool:
+    def separate_autocommit(self) -> bool:
         """False: there is one connection."""
         return False
 

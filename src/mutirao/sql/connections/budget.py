@@ -1,9 +1,9 @@
 """A budget of connections that the databases of one process share.
 
 Each database has two of its own: for its heartbeat, and for one statement at a time. The others are
-for whoever needs one: further statements, transactions, and listeners, which keep theirs. What is
-over its need is closed, so that never more are open. Files are not counted, only connections to
-servers.
+shared by further statements, transactions, and listeners, which keep theirs. A connection that is
+not needed any more is closed, so that the budget is never exceeded. Files are not counted, only
+connections to servers.
 """
 
 import asyncio
@@ -114,7 +114,7 @@ class Budget:
 
 
 class Share:
-    """What one database may have open. A statement takes its own connection, or a common one.
+    """The part of one database. A statement takes its own connection, or a shared one.
 
     Statements are asked for in one event loop, transactions in any thread.
     """

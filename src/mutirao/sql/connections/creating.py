@@ -1,4 +1,4 @@
-"""The creation of a SQLAlchemy engine of ours: its pool and its options."""
+"""Creates our SQLAlchemy engines: their pools and their options."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def created(
     standing: dict[str, Any] = (
         {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **drivers.alone}
         if alone
-        else dict(drivers.together)
+        else dict(drivers.transactional)
     )
     try:
         engine = factory(

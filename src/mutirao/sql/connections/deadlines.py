@@ -90,7 +90,7 @@ class within:  # noqa: N801 (used like `contextlib.suppress`)
         self._calls = calls
 
     def __enter__(self) -> None:
-        """Begin the call; from now on the pools tell its deadline which connections they lend."""
+        """Begin the call; from now on its deadline knows the connections that pools lend."""
         self._deadline = self._calls.begin()
         self._token = _current.set(self._deadline)
 
@@ -116,14 +116,14 @@ def is_limited() -> bool:
     return _current.get() is not None
 
 
-def tell(connection: Any) -> None:
+def report(connection: Any) -> None:
     """Report the driver's connection that is used to the deadline in force, if there is one."""
     deadline = _current.get()
     if deadline is not None:
         deadline.watch(connection)
 
 
-def tell_lent(engine: Engine) -> None:
+def report_lent(engine: Engine) -> None:
     """Report each connection that an engine opens or lends to the deadline in force."""
     # Before all other listeners: SQLAlchemy queries a new connection after it was opened.
     event.listen(engine, "connect", _opened, insert=True)
@@ -132,7 +132,7 @@ def tell_lent(engine: Engine) -> None:
 
 def _opened(connection: Any, record: object) -> None:
     if _current.get() is not None:
-        tell(getattr(connection, "driver_connection", connection))
+        report(getattr(connection, "driver_connection", connection))
 
 
 def _lent(connection: Any, record: object, proxy: object) -> None:

@@ -1,7 +1,7 @@
 """`job.transaction(connection=True)` past SQLAlchemy, on psycopg's and sqlite3's connections.
 
-SQLAlchemy's connection, the contexts of its transaction and, for coroutines, its greenlets take
-half of the client's time for a job that writes one row.
+SQLAlchemy's connection, the contexts of its transaction and, for coroutines, its greenlets would
+take half of the client's time for a job that writes one row.
 """
 
 from typing import Any, NoReturn
@@ -117,7 +117,7 @@ class DirectTransaction(CompletingTransaction):
             await adrive(steps, driver)
 
     def _give_back_after(self, steps: Query[None]) -> Query[None]:
-        """Have the next one write where this one ends, in the driver's thread."""
+        """Release the write lock where this one ends, in the driver's thread."""
         try:
             yield from steps
         finally:

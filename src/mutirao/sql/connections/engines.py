@@ -28,7 +28,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
-from mutirao.sql.connections.deadlines import tell_lent
+from mutirao.sql.connections.deadlines import report_lent
 from mutirao.sql.connections.keeping import leave_closed, refuse_kept
 from mutirao.sql.connections.spare import SpareConnections, close_idle
 from mutirao.sql.connections.urls import parse_url
@@ -112,12 +112,12 @@ class Engines:
         self.autocommits = True  # False: single statements need a transaction around them
 
     def limit(self, budget: Budget | None) -> None:
-        """Have connections only as a budget allows; raises what `Budget.join` does."""
+        """Open connections only as a budget allows; raises what `Budget.join` does."""
         if budget is not None and not self.in_file:
             self._share_in(budget.join())
 
     def share_with(self, whole: "Engines") -> None:
-        """Have the heartbeat's part of what other engines of this database may open."""
+        """Use the heartbeat's part of the budget of other engines of this database."""
         if whole.share is not None:
             self._share_in(whole.share.beside())
 
@@ -135,9 +135,9 @@ class Engines:
         return self._drivers.sync is not None
 
     @property
-    def apart(self) -> bool:
+    def separate_autocommit(self) -> bool:
         """True if single statements have connections of their own."""
-        return self._connecting.apart
+        return self._connecting.separate_autocommit
 
     @property
     def in_thread(self) -> bool:
@@ -157,7 +157,7 @@ class Engines:
                     f"{self._described()} has no synchronous form; use the asynchronous call,"
                     f" or a {self._connecting.usual}:// URL"
                 )
-            if alone and not self._connecting.apart:
+            if alone and not self._connecting.separate_autocommit:
                 self._sync[alone] = self.sync().execution_options(**_AUTOCOMMIT)
                 return self._sync[alone]
             engine: Engine = self._create(create_engine, self._drivers.sync, alone)
@@ -314,7 +314,7 @@ class Engines:
         event.listen(engine, "connect", self._unprepare)
         if alone and self._connecting.level is not None:
             event.listen(engine, "connect", partial(self._look_at_level, engine.dialect))
-        tell_lent(engine)
+        report_lent(engine)
         leave_closed(engine)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
@@ -323,12 +323,12 @@ class Engines:
             context.is_disconnect = True
 
     def _look_at_level(self, dialect: SqlAlchemyDialect, *_: object) -> None:
-        """Have single statements travel in transactions if SQLAlchemy has seen another level."""
+        """Send single statements in transactions if SQLAlchemy has seen another isolation level."""
         if cast(Any, dialect).default_isolation_level not in (None, self._connecting.level):
             self.note(WRONG_ISOLATION)
 
     def _set_up(self, connection: Any, record: object) -> None:
-        """Have the last word of what a session has set, and the first: SQLAlchemy looks then."""
+        """Set up a session after the application's listeners, before SQLAlchemy examines it."""
         if self._application is not None:
             self._application.prepare(connection, record)
         if self._connecting.set_up is not None:

@@ -1,4 +1,4 @@
-"""Connections whose commit is ours: a handler that has one cannot commit it; and those that rest.
+"""Refuses commits of a handler on a lent connection, and drops idle ones that the server closed.
 
 One listener of an engine, because one for each connection takes 30 µs to add and remove.
 """
@@ -29,12 +29,12 @@ def kept(connection: Connection) -> Iterator[None]:
 
 
 def refuse_kept(engine: Engine) -> None:
-    """Have an engine's connections refuse commits while they are `kept`."""
+    """Refuse commits of an engine's connections while they are `kept`."""
     event.listen(engine, "commit", _refuse)
 
 
 def leave_closed(engine: Engine) -> None:
-    """Have a pool open another connection for one that the server closed while it rested."""
+    """Make a pool replace a connection that the server closed while it was idle."""
     event.listen(engine, "checkout", _leave_closed)
 
 

@@ -1,4 +1,4 @@
-"""A list of databases, as an application's provider gives it."""
+"""Parses the list of databases that an application's provider returns."""
 
 from collections.abc import Iterable, Iterator
 
@@ -14,7 +14,7 @@ from mutirao.sql.connections.urls import shown
 def named(listed: object, budget: Budget | None = None) -> dict[str, str]:
     """Return the URLs of a list of databases, each with the name that may be shown.
 
-    `budget`: is told how many of them are on servers.
+    `budget`: gets the number of those that are on servers.
 
     Raises:
         ConfigurationError: it is no list of URLs, or one is of no database that is known. The

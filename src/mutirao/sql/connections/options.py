@@ -1,6 +1,6 @@
-"""Options of a URL that its driver does not know, told as the wrong configuration that they are.
+"""Reports options of a URL that its driver does not know as a ConfigurationError.
 
-Drivers raise a TypeError for them, or what they raise for a wrong statement.
+Drivers raise a TypeError for them, or the error of a wrong statement.
 """
 
 from typing import Any
@@ -11,7 +11,7 @@ _UNKNOWN = ("unexpected keyword argument", "invalid keyword argument", "invalid 
 
 
 def refuse_unknown(dialect: Any, driver: str) -> None:
-    """Have a dialect of SQLAlchemy raise ConfigurationError for an option that its driver names.
+    """Make a dialect of SQLAlchemy raise ConfigurationError for an option that its driver names.
 
     Listeners that connect in their own way call it as well.
     """

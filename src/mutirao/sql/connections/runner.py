@@ -19,14 +19,14 @@ from sqlalchemy import Connection, Engine
 from sqlalchemy.util import greenlet_spawn
 
 from mutirao.errors import StoreBusy, StoreUnavailable
-from mutirao.sql.connections.deadlines import Calls, is_limited, tell, within
+from mutirao.sql.connections.deadlines import Calls, is_limited, report, within
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import (
     is_no_text,
     judge,
-    told_lost,
+    lost_error,
     translate_errors,
     was_ended,
     was_given_up,
@@ -58,8 +58,8 @@ def _connected(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwar
                 connection.invalidate()
 
 
-def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Run a body in one transaction; of a lost connection say whether that may be committed."""
+def _in_transaction(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Run a body in one transaction; an error of a lost connection says if it may be committed."""
     pool, committing = engine.pool, False
     with engine.connect() as connection:
         try:
@@ -68,7 +68,7 @@ def _together(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P.kwarg
                 committing = True
             return result
         except Exception as error:
-            if (lost := told_lost(error, may_be_committed=committing)) is not None:
+            if (lost := lost_error(error, may_be_committed=committing)) is not None:
                 raise lost from error
             raise
         finally:
@@ -154,7 +154,7 @@ class Runner:
     def run_sync(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Run a body in one transaction and commit it, for synchronous callers."""
         with translate_errors():
-            return _together(self._engines.sync(), body, *args, **kwargs)
+            return _in_transaction(self._engines.sync(), body, *args, **kwargs)
 
     @overload
     async def alone(self, body: Query[R], /, *, keep: bool = True) -> R: ...
@@ -191,7 +191,7 @@ class Runner:
     def alone_sync(self, body: Any, /, *args: Any, **kwargs: Any) -> Any:
         """Run a body like `alone`, for synchronous callers, whose connections are always kept."""
         if isinstance(body, GeneratorType):
-            if self._engines.apart and self._engines.autocommits:
+            if self._engines.separate_autocommit and self._engines.autocommits:
                 return self._step_sync(body)
             body, args, kwargs = kinds.through, (body,), {}
         if not self._engines.autocommits:
@@ -207,7 +207,7 @@ class Runner:
         if isinstance(body, GeneratorType):
             body, args, kwargs = kinds.through, (body,), {}
         if not self._engines.autocommits:
-            return await self._send_together(body, *args, **kwargs)
+            return await self._send_transaction(body, *args, **kwargs)
         engine = self._engines.asynchronous(alone=True).sync_engine
         # One greenlet for everything: AsyncEngine needs three, 0.2 ms more for an idle process.
         return await greenlet_spawn(lambda: _connected(engine, body, *args, **kwargs))
@@ -215,18 +215,18 @@ class Runner:
     async def _run(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         with within(self._calls):
             if (share := self._engines.share) is None:
-                return await self._send_together(body, *args, **kwargs)
+                return await self._send_transaction(body, *args, **kwargs)
             give_back = await share.for_transaction(self._calls.seconds)
             try:
-                return await self._send_together(body, *args, **kwargs)
+                return await self._send_transaction(body, *args, **kwargs)
             finally:
                 give_back()
 
-    async def _send_together(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    async def _send_transaction(self, body: Body[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         if self._engines.in_thread:
             return await self._in_thread(lambda: self.run_sync(body, *args, **kwargs))
         engine = self._engines.asynchronous().sync_engine
-        return await greenlet_spawn(lambda: _together(engine, body, *args, **kwargs))
+        return await greenlet_spawn(lambda: _in_transaction(engine, body, *args, **kwargs))
 
     def _step_sync(self, steps: Query[R]) -> R:
         """Run steps through the driver's own connection, in no transaction.
@@ -240,7 +240,7 @@ class Runner:
                 spare.give_back(lent)
                 return self.run_sync(kinds.through, steps)
             if is_limited():
-                tell(lent.driver_connection)
+                report(lent.driver_connection)
             gone = False
 
             def renew(error: Exception) -> Any:
@@ -251,7 +251,7 @@ class Runner:
                 spare.give_back(lent)
                 gone = True  # there may be no other one
                 lent, gone = spare.take(), False
-                tell(lent.driver_connection)
+                report(lent.driver_connection)
                 return own(lent, self._engines.prepares)
 
             try:
@@ -262,7 +262,7 @@ class Runner:
                     lent.invalidate(error)
                     if isinstance(error, Exception):
                         spare.dispose()  # the others are as old
-                if (lost := told_lost(error, may_be_committed=True)) is not None:
+                if (lost := lost_error(error, may_be_committed=True)) is not None:
                     raise lost from error
                 raise
             finally:
@@ -283,8 +283,8 @@ class Runner:
             connection = lent.driver_connection
         if not self._engines.autocommits:  # which this connection has shown
             await greenlet_spawn(spare.give_back, lent)
-            return await self._send_together(kinds.through, steps)
-        tell(connection)
+            return await self._send_transaction(kinds.through, steps)
+        report(connection)
         unfit = gone = False
 
         async def renew(error: Exception) -> Any:
@@ -296,7 +296,7 @@ class Runner:
             gone = True  # there may be no other one
             lent = await greenlet_spawn(spare.open)
             gone = False
-            tell(lent.driver_connection)
+            report(lent.driver_connection)
             return aown(lent, self._engines.prepares)
 
         try:
@@ -309,7 +309,7 @@ class Runner:
                 await greenlet_spawn(lent.invalidate, error)
                 if isinstance(error, Exception):
                     await greenlet_spawn(spare.dispose)
-            if (lost := told_lost(error, may_be_committed=True)) is not None:
+            if (lost := lost_error(error, may_be_committed=True)) is not None:
                 raise lost from error
             raise
         finally:

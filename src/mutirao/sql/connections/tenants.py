@@ -1,8 +1,8 @@
 """`job.tenant_connection()`: a transaction in the database of a job's tenant.
 
-The application says where that is. Its answer has credentials, so no message of ours repeats it. A
-connection is opened for each transaction and closed after it: a worker meets many tenants, and kept
-connections would be theirs to pay for.
+The application returns its URL. That has credentials, so no message of ours repeats it. A
+connection is opened for each transaction and closed after it: a worker meets many tenants, and idle
+connections would take slots of their servers.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ class _Known(NamedTuple):
 
 
 class Tenants:
-    """Where the databases of tenants are, as an application's function says.
+    """Finds the databases of tenants by an application's function.
 
     Parameters:
         resolve: returns the URL of the database of a job's tenant.
-        by: returns which tenant that is; its answers are remembered then.
+        by: returns which tenant that is; URLs are cached by it.
         expires: seconds for which they are.
         clock: returns monotonic seconds.
     """

@@ -30,7 +30,7 @@ class OneThread(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Let the thread end after its remaining calls; does not wait for it."""
+        """End the thread after its remaining calls; does not wait for it."""
         self._end()
 
 

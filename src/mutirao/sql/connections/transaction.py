@@ -131,7 +131,7 @@ class CompletingTransaction:
             stack.callback(self._give_back)
             with translate_errors():
                 connection = engine.connect()
-            self._tell_lent(connection, True)
+            self._mark_lent(connection, True)
             stack.enter_context(_cut_off_when_lost())
             stack.enter_context(connection)
             stack.enter_context(connection.begin())
@@ -140,7 +140,7 @@ class CompletingTransaction:
             stack.enter_context(kept(connection))
             self._connection, self._stack = connection, stack.pop_all()
 
-    def _tell_lent(self, connection: Connection, lent: bool) -> None:
+    def _mark_lent(self, connection: Connection, lent: bool) -> None:
         """Mark whose statements are sent: names of the handler's own are left as they are."""
         if self._engines.names is not None:
             connection.execution_options(**{IS_LENT: lent})
@@ -202,7 +202,7 @@ class CompletingTransaction:
 
     def _settle(self) -> None:
         settlement = completion(self._job, self._attempt.started_ago())
-        self._tell_lent(self._connection, False)
+        self._mark_lent(self._connection, False)
         with translate_errors():
             settled = self._written(settlement)
         self._note(settled)

@@ -10,7 +10,7 @@ from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 
 
 def _has_rest(parsed: URL, given: str | URL) -> bool:
-    """Return whether a part of a password may have become a host, which drivers would tell."""
+    """Return whether a part of a password may have become a host, which drivers would show."""
     if not parsed.host and parsed.username is None:  # a file
         return False
     whole = given if isinstance(given, str) else ""

@@ -12,7 +12,7 @@ from mutirao.model.findings import Finding
 
 
 class Admin(ABC):
-    """What differs between databases when people migrate, examine and repair them."""
+    """The interface for what differs when people migrate, examine and repair a database."""
 
     ddl_preface = ""  # what a script must say before the transaction that makes the schema
 

@@ -1,7 +1,7 @@
 """The interface of a dialect: everything that differs between databases.
 
-Its methods return expressions for the statements that are said once for all databases. What has
-more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
+Its methods return expressions for the statements that are written once for all databases. Larger
+differences are in its parts: `connecting`, `intake`, `rules`, `admin`.
 """
 
 from abc import ABC, abstractmethod
@@ -58,8 +58,8 @@ class Dialect(ABC):
     delivers: ClassVar[bool] = False  # whether it makes deliveries by itself
     # Columns of a job that is live from the beginning.
     placed: ClassVar[Mapping[str, ColumnElement[Any]]] = MappingProxyType({})
-    told_at_once: ClassVar[int]  # how many subscriptions, after the first ones of a publication
-    tells_ends: ClassVar[bool]  # whether those who wait for an end have to ask to be told of it
+    fan_out_at_once: ClassVar[int]  # subscriptions of a part after the first
+    notifies_ends: ClassVar[bool]  # whether waiters for ends must request a notification
 
     @property
     @abstractmethod
@@ -163,10 +163,10 @@ class Dialect(ABC):
         conn.execute(update(table).where(*mine).values(**values))
 
     def update_returning(
-        self, conn: Connection, change: Update, *told: ColumnElement[Any]
+        self, conn: Connection, change: Update, *wanted: ColumnElement[Any]
     ) -> Row[Any] | None:
         """Change one row and return expressions; None where there is no such row."""
-        return conn.execute(change.returning(*told)).first()
+        return conn.execute(change.returning(*wanted)).first()
 
     def update_free(
         self, conn: Connection, table: Table, which: ColumnElement[bool], values: dict[str, Any]
@@ -223,11 +223,11 @@ class Dialect(ABC):
         A transaction of its own, where `delivers`.
 
         Parameters:
-            after: the last subscription told, None: see which it is.
+            after: the last subscription that has its delivery; None: look for it.
             first: how many subscriptions the first part has.
 
-        Returns whether that was possible, and the last subscription, or None if all are told. It
-        is not for subscriptions about which the client has to decide. Then nothing is done.
+        Returns whether that was possible, and the last subscription, or None if all have one.
+        Subscriptions about which the client has to decide make it impossible; nothing is done then.
         """
         raise NotImplementedError
 

@@ -16,8 +16,8 @@ _HERE = {None, "", "127.0.0.1", "::1"}  # hosts of the same meaning as localhost
 class Drivers(NamedTuple):
     """The SQLAlchemy drivers behind a URL scheme, and the extra that installs them.
 
-    `alone`: options of the engines for statements that stand for themselves; `together`: of those
-    for transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
+    `alone`: options of the engines for single statements; `transactional`: of those for
+    transactions. `usual`: parameters of a connection, as they stand in a URL, for URLs that do
     not give them; `fixed`: those that hold whatever a URL or an application's engine gives;
     `arguments`: those that no URL gives; `unprepared`: those of one that prepares no statements.
     `unprepare` has a new connection prepare none, where that needs no parameters: it holds for one
@@ -29,7 +29,7 @@ class Drivers(NamedTuple):
     asynchronous: str | None
     extra: str = ""
     alone: Mapping[str, Any] = MappingProxyType({})
-    together: Mapping[str, Any] = MappingProxyType({})
+    transactional: Mapping[str, Any] = MappingProxyType({})
     usual: Mapping[str, str] = MappingProxyType({})
     fixed: Mapping[str, Any] = MappingProxyType({})
     arguments: Mapping[str, Any] = MappingProxyType({})
@@ -70,8 +70,8 @@ class Connecting:
     which SQLAlchemy knows, are refused.
     `in_thread`: workers use the synchronous driver in a thread, though there may be another.
     `in_file`: it is a file, whose connections no server counts.
-    `apart`: statements that stand for themselves have connections of their own. `level`: the
-    isolation level that these need, where they cannot say it themselves; None: any.
+    `separate_autocommit`: single statements have connections of their own. `level`: the isolation
+    level that these need, where they cannot set it themselves; None: any.
     `set_up` says to a new session what it has to have, before SQLAlchemy looks at the server.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
@@ -84,7 +84,7 @@ class Connecting:
     unsound: Mapping[str, str] = field(default_factory=dict)
     in_thread: bool = False
     in_file: bool = False
-    apart: bool = True
+    separate_autocommit: bool = True
     level: str | None = None
     refuse: Callable[[URL], str | None] = lambda url: None
     settled: Callable[[URL], URL] = lambda url: url

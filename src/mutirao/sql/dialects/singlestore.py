@@ -1,7 +1,7 @@
 """SingleStore, which speaks MySQL's protocol: its restrictions, and MySQL's tables made for them.
 
-No dialect: nobody connects to it, and nothing of this was run there. docs/singlestore.md says what
-is open.
+This is no dialect: nothing connects to it, and none of this was run there. docs/singlestore.md
+lists what is open.
 """
 
 import re
@@ -12,13 +12,13 @@ from mutirao.errors import ConfigurationError
 
 
 class Restriction(NamedTuple):
-    """What SQL has to do without, or what a table has to have.
+    """A feature that SQL must not use, or one that a table must have.
 
     Parameters:
         says: the rule, as docs/singlestore.md has it.
         forbidden: what a statement that breaks it has in it; None: a rule about keys, for which the
             tables have to be known.
-        documented: it stands in SingleStore's documentation. Else that says nothing of it: unknown.
+        documented: SingleStore's documentation states it; otherwise it is unknown.
     """
 
     says: str

@@ -18,14 +18,14 @@ class OwnConnection(Connection):  # type: ignore[misc]
     asyncpg counts them in each process; `sql.drivers.prepared` says what comes of that.
     """
 
-    __slots__ = ("_apart",)
+    __slots__ = ("_suffix",)
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._apart = token_hex(6)
+        self._suffix = token_hex(6)
 
     def _get_unique_id(self, prefix: str) -> str:
-        return f"{super()._get_unique_id(prefix)}{self._apart}"
+        return f"{super()._get_unique_id(prefix)}{self._suffix}"
 
 
 class AsyncpgDriver:

@@ -1,8 +1,8 @@
-"""psycopg's connections for transactions of ours: BEGIN travels with the first statement.
+"""psycopg's connections for transactions of ours: BEGIN is sent with the first statement.
 
-psycopg sends it by itself, and waits for its answer: one round trip of four for a handler that
-writes one row. In libpq's pipeline mode it takes none. Whatever else is done with the connection
-first (`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
+psycopg sends it alone, and waits for its answer: one round trip of four for a handler that writes
+one row. In libpq's pipeline mode it takes none. Whatever else is done with the connection first
+(`transaction()`, COPY, a server-side cursor, a pipeline) finds a transaction that was begun.
 """
 
 from typing import Any, cast
@@ -21,7 +21,7 @@ _IDLE, _INTRANS = 0, 2  # libpq's PQTRANS_IDLE and PQTRANS_INTRANS
 
 
 class Owing(Lendable):
-    """What a connection owes the server: `owes` is True from its lending until BEGIN is sent.
+    """A connection whose BEGIN is deferred: `owes` is True from its lending until BEGIN is sent.
 
     `first` is the execution of a statement that BEGIN may travel with.
     """
@@ -35,7 +35,7 @@ class Owing(Lendable):
     pgconn: Any
 
     def lend(self) -> None:
-        """Have BEGIN sent with the first statement."""
+        """Send BEGIN with the first statement."""
         self.owes = True
 
     def take_back(self) -> None:
@@ -46,7 +46,7 @@ class Owing(Lendable):
         return bool(self.owes or self.pgconn.transaction_status == _INTRANS)
 
     def must_roll_back(self) -> bool:
-        """Have no BEGIN sent any more; return whether the connection is open."""
+        """Forget a BEGIN that was not sent; return whether the connection is open."""
         self.owes = False
         return not self.closed
 

@@ -1,4 +1,4 @@
-"""A caller's connection, borrowed while it stays the caller's: nothing of it is changed."""
+"""A caller's connection, borrowed for statements of ours: its settings stay unchanged."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -93,7 +93,7 @@ class Borrowed:
         Elsewhere a statement that fails costs no more than its own transaction.
         """
         if not (isinstance(self._speaker, DjangoDriver) and self._speaker.forgive()):
-            with suppress(Exception):  # it tells that the transaction has failed
+            with suppress(Exception):  # its failure shows that the transaction has failed
                 self._beneath.handle(command(f"RELEASE SAVEPOINT {_KEPT}"))
                 return False
         self._beneath.handle(command(f"ROLLBACK TO SAVEPOINT {_KEPT}"))
@@ -120,7 +120,7 @@ class Borrowed:
 def _second_psycopg(raw: Any, arguments: Mapping[str, Any]) -> Any:
     """Return another `psycopg.Connection` over the same session.
 
-    What the caller has set on theirs (how rows, dates and JSON are read) is not for ours.
+    The caller's settings of cursors (how rows, dates and JSON are read) do not apply to ours.
     """
     from psycopg import Connection
     from psycopg.adapt import AdaptersMap
@@ -134,7 +134,7 @@ def _second_psycopg(raw: Any, arguments: Mapping[str, Any]) -> Any:
 
 
 def _read_json(cursor: Any, read: ReadJson) -> None:
-    """Have a cursor of psycopg2 decode JSON, which Django's connections leave as it is."""
+    """Make a cursor of psycopg2 decode JSON, which Django's connections leave as it is."""
     from psycopg2.extras import register_default_json, register_default_jsonb
 
     register_default_json(cursor, loads=read)

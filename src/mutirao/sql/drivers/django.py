@@ -38,7 +38,7 @@ class DjangoDriver:
     def forgive(self) -> bool:
         """Return whether Django holds the transaction for failed, and make it forget that.
 
-        Whoever calls this goes back to a savepoint.
+        The caller goes back to a savepoint.
         """
         failed, self._conn.needs_rollback = self._conn.needs_rollback, False
         return bool(failed)

@@ -1,10 +1,10 @@
 """The last statement of a transaction and its COMMIT, in one round trip of a psycopg connection.
 
 In libpq's pipeline mode both are sent at once, and the server skips the COMMIT if the statement
-fails. psycopg's own pipeline sends each of them by itself, which wakes the server up three times.
+fails. psycopg's own pipeline sends each of them alone, which wakes the server up three times.
 
 The statement is prepared under a name of ours, which is noted where psycopg notes its own ones: it
-has the server forget all of them at a rollback, and ours must be known to be gone then.
+deallocates all of them at a rollback, and ours must be known to be gone then.
 """
 
 from functools import lru_cache
@@ -29,7 +29,7 @@ def can_end(request: Request, conn: _Any) -> TypeGuard[Execute]:
     """Return whether this request is a last statement that the COMMIT can travel with.
 
     Not where psycopg itself would refuse to commit: in a `conn.transaction()` that was not left, or
-    in two phases. It does not tell of that but in the error of its `commit()`.
+    in two phases. It reports that only by the error of its `commit()`.
     """
     if not isinstance(request, Execute) or not request.commits:
         return False

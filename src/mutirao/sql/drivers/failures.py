@@ -302,8 +302,8 @@ def is_no_text(error: BaseException) -> bool:
     return judge(error) is _NO_TEXT
 
 
-# What PostgreSQL says when it ends a session: in place of an answer, it has undone what was asked.
-# And of a statement that was prepared in another session, which it cannot do.
+# Codes of PostgreSQL when it ends a session in place of an answer, with the request undone; and for
+# a statement that was prepared in another session.
 _ENDED = ("57P01", "57P05", "26000")
 
 
@@ -316,11 +316,11 @@ def was_ended(error: BaseException) -> bool:
     return (getattr(said, "sqlstate", None) or getattr(said, "pgcode", None)) in _ENDED
 
 
-def told_lost(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
-    """Return the error of a call that lost its connection; None if that is not what it means.
+def lost_error(error: BaseException, *, may_be_committed: bool) -> StoreError | None:
+    """Return the error of a call that lost its connection; None if it means something else.
 
-    It says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or a
-    statement that stands alone, may have reached the server.
+    Its message says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or
+    a statement that stands alone, may have reached the server.
     """
     failure = judge(error)
     if failure not in (_LOST, _UNREACHABLE, _INTERVENED):  # psycopg2 gives a lost one no code

@@ -1,8 +1,8 @@
-"""Repeats the first request of a call, where the server had ended the session before it came.
+"""Repeats the first request of a call if the server had ended the session before it came.
 
-A pooler keeps its clients while the server's connections behind it go, so nobody can see that
-beforehand. The server says that it did nothing; what had been said before on that connection, if
-anything, would be undone, so later requests are not repeated.
+A pooler keeps its clients while the server's connections behind it end, so a client cannot see that
+beforehand. The server did nothing with the request; earlier statements on that connection would be
+undone, so later requests are not repeated.
 """
 
 from collections.abc import Awaitable, Callable

@@ -211,7 +211,7 @@ def _described(found: object) -> str:
 
 
 def shut_down(file: int) -> None:
-    """Shut a socket down: whoever waits for an answer, in whatever thread, is told at once."""
+    """Shut a socket down: a thread that waits for an answer gets an error at once."""
     copy = dup(file)  # closing it leaves the driver's own open
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, fileno=copy) as held:
         held.shutdown(socket.SHUT_RDWR)

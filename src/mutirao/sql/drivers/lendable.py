@@ -1,4 +1,4 @@
-"""What connections of our own classes can do to be lent to handlers past SQLAlchemy."""
+"""The interface of connections of our own classes that are lent to handlers past SQLAlchemy."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable

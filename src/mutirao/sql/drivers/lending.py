@@ -1,7 +1,7 @@
 """The driver's own connection, lent to a handler in a transaction of ours.
 
-The transaction is begun before it is lent, so what the driver offers for nested transactions makes
-savepoints. The methods that would end it are refused meanwhile.
+The transaction is begun before it is lent, so the driver's nested transactions make savepoints. The
+methods that would end it are refused meanwhile.
 """
 
 from collections.abc import Callable, Iterator
@@ -33,12 +33,12 @@ def complete(conn: Connection, steps: Query[set[int]]) -> set[int]:
 
 
 def begin(conn: Connection) -> None:
-    """Have the transaction that SQLAlchemy has begun begun on the server."""
+    """Begin the transaction on the server that SQLAlchemy has only begun in the client."""
     _lent(conn).begin(conn)
 
 
 def owe(conn: Connection) -> bool:
-    """Have BEGIN sent with the first statement; return False if the connection cannot do that."""
+    """Send BEGIN with the first statement; return False if the connection cannot do that."""
     driver: Any = conn.connection.driver_connection
     if not hasattr(driver, "owes"):
         return False
@@ -47,7 +47,7 @@ def owe(conn: Connection) -> bool:
 
 
 def release(conn: Connection) -> None:
-    """Have no BEGIN sent any more."""
+    """Forget a BEGIN that was not sent."""
     driver: Any = conn.connection.driver_connection
     if hasattr(driver, "owes"):
         driver.owes = False
@@ -74,7 +74,7 @@ def would_end(name: str) -> WrongState:
 
 @contextmanager
 def refusing_ends(driver: Any) -> Iterator[Callable[[], bool]]:
-    """Refuse methods that end the transaction; lend what tells whether a rollback was tried."""
+    """Refuse methods that end the transaction; yield a function: was a rollback tried?"""
     tried: list[str] = []
 
     def refuse(name: str) -> NoReturn:
@@ -136,7 +136,7 @@ class _Lent(NamedTuple):
     complete: Callable[[Connection, Query[set[int]]], set[int]] = _step_by_step
 
 
-# What the drivers and SQLAlchemy do themselves before the first statement that passes them.
+# Each driver's own way to begin, as it or SQLAlchemy does before the first statement through them.
 def _begin_psycopg(conn: Connection) -> None:
     driver: Any = conn.connection.driver_connection
     begun = driver.wait(driver._start_query())
@@ -206,7 +206,7 @@ _PYMYSQL = _Lent(_begin_pymysql, lambda conn: conn.server_status & 1, lambda con
 _AIOMYSQL = _Lent(
     _begin_pymysql, lambda conn: conn.get_transaction_status(), lambda conn: conn.closed
 )
-# It does not show what the server says of transactions: a savepoint that we release tells it.
+# The driver does not show the server's transaction state: releasing a savepoint of ours does.
 _MYSQLDB = _Lent(_begin_mysqldb, _is_marked, lambda conn: not conn.open)
 
 

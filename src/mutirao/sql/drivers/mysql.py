@@ -1,4 +1,4 @@
-"""What the adapters for PyMySQL and mysqlclient share, which write values into statements."""
+"""The common part of the adapters for PyMySQL and mysqlclient, which interpolate values."""
 
 import re
 from itertools import chain
@@ -43,7 +43,7 @@ class MysqlDriver:
 class OwnMysqlDriver(MysqlDriver):
     """The adapter of a connection of ours that commits each statement by itself.
 
-    Unless it was opened in another way, several may be said to it at once.
+    Unless it was opened in another way, several statements can be sent to it at once.
     """
 
     def handle(self, request: Request) -> Rows:
@@ -51,10 +51,10 @@ class OwnMysqlDriver(MysqlDriver):
             return [(True, True)]
         if not isinstance(request, Execute) or (request.many and not request.then):
             return super().handle(request)
-        return say_joined(self, request)
+        return send_joined(self, request)
 
     def say(self, sql: str, params: Row) -> list[Rows]:
-        """Say a text of one statement or several; return the rows of each, be they none."""
+        """Send a text of one statement or several; return the rows of each, or an empty list."""
         with self._conn.cursor(self.cursors) as cursor:
             cursor.execute(sql, params)
             found = [list(cursor.fetchall())]
@@ -64,21 +64,21 @@ class OwnMysqlDriver(MysqlDriver):
 
 
 class Saying(Protocol):
-    """What says several statements in a text."""
+    """A driver that sends several statements in one text."""
 
     def native(self, sql: str) -> str:
         """Return a statement with the placeholders of the driver."""
         ...
 
     def say(self, sql: str, params: Row) -> list[Rows]:
-        """Say a text; return the rows of each statement."""
+        """Send a text; return the rows of each statement."""
         ...
 
 
-def say_joined(driver: Saying, first: Execute) -> Rows:
-    """Say a statement and those that travel with it; return the rows of the last that answers.
+def send_joined(driver: Saying, first: Execute) -> Rows:
+    """Send a statement and those that travel with it; return the rows of the last that has any.
 
-    The server ends with the first that fails, whose error is raised.
+    The server stops at the first that fails, whose error is raised.
     """
     statements = [each for request in (first, *first.then) for each in said(request)]
     text = ";".join([driver.native(each.sql) for each in statements])

@@ -1,4 +1,4 @@
-"""How the tables and functions of one set of jobs are named, where a schema was chosen for them.
+"""Puts a chosen schema before the names of our tables and functions in statements.
 
 Statements are written without a schema. Each name gets it in the text, on its way to the driver: a
 path (`search_path`) would be lost behind a pooler, and would hold for the caller's statements too.

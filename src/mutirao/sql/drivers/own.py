@@ -26,8 +26,8 @@ def aown(pooled: PoolProxiedConnection, prepares: bool) -> AsyncDriver:
 def lent(pooled: PoolProxiedConnection) -> SyncDriver:
     """Return the adapter for a synchronous engine's connection that a handler had.
 
-    It prepares nothing of ours but a last statement: a rollback by psycopg forgets the others. Not
-    even that where the connection is told to prepare nothing.
+    It prepares only a last statement of ours: a rollback by psycopg forgets the others. It prepares
+    none where the connection is set to prepare nothing.
     """
     return _driver(_LENT, pooled)
 

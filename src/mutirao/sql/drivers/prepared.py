@@ -3,9 +3,9 @@
 Enqueueing a job takes 176 µs in the client with a cursor, and 119 without. The first use of a
 statement takes two round trips, later ones take one.
 
-A name means one text, whoever gave it: behind a pooler in transaction mode it may lead to what
-another connection prepared. Where connections count, as drivers do, that is another statement,
-which then runs with values that were not meant for it.
+A name always means the same text: behind a pooler in transaction mode it may find a statement that
+another connection prepared. If connections numbered theirs, as drivers do, that could be another
+statement, which would run with values that were not meant for it.
 """
 
 from hashlib import blake2b
@@ -35,8 +35,8 @@ class _Statement(NamedTuple):
     adapter: Transformer
 
 
-def number_apart(conn: Connection[Any] | AsyncConnection[Any]) -> None:
-    """Have psycopg itself, which counts from 0 on each connection, begin somewhere else."""
+def randomize_names(conn: Connection[Any] | AsyncConnection[Any]) -> None:
+    """Start psycopg's own numbering of statements at random, not at 0 on each connection."""
     conn._prepared._prepared_idx = randbits(48)
 
 

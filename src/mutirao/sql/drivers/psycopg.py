@@ -18,9 +18,9 @@ from mutirao.sql.drivers.steps import COMMIT, ROLLBACK, Autocommits, Load, Reque
 
 
 def _is_not_of_a_worker(record: logging.LogRecord) -> bool:
-    """Return whether a record of psycopg tells others than a worker that ends something new.
+    """Return whether a record of psycopg is news: not for loops of a worker that ends.
 
-    Its loops are cancelled when their connections have been cut, which psycopg closes as it should.
+    They are cancelled when their connections have been cut, and psycopg closes those correctly.
     """
     if not str(record.msg).startswith("query cancellation interrupted"):
         return True

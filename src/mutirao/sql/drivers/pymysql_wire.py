@@ -1,9 +1,9 @@
-"""Values written into a text, and results read from a connection of PyMySQL, in less time.
+"""Faster interpolation of values and reading of results on connections of PyMySQL.
 
-PyMySQL makes an object of each packet and calls five functions for each value. What is here does
-the same in one loop, and knows the description of a column that it has read before: of a claim or
-a settlement that was the larger part of what it cost its process. All that is not a result stays
-PyMySQL's: connecting, TLS, sending, errors, and the bytes of a packet.
+PyMySQL makes an object of each packet and calls five functions for each value. This module does the
+same in one loop, and caches the descriptions of columns: they were the larger part of the client's
+time for a claim or a settlement. Everything else stays with PyMySQL: connecting, TLS, sending,
+errors, and the bytes of a packet.
 """
 
 from collections.abc import Callable
@@ -90,10 +90,10 @@ def _read(packets: "_Packets", columns: int, known: Columns, rows: Rows) -> int:
     """Read the rows of a result; return the server's status at its end."""
     converts = list[Convert]()
     for _ in range(columns):
-        told = packets.next()
-        convert = known.get(told)
+        definition = packets.next()
+        convert = known.get(definition)
         if convert is None:
-            convert = known[told] = _convert(packets.conn, told)
+            convert = known[definition] = _convert(packets.conn, definition)
         converts.append(convert)
     packets.next()  # ends the columns
     while True:
@@ -180,9 +180,9 @@ def _row(packet: bytes, converts: list[Convert]) -> Row:
     return tuple(values)
 
 
-def _convert(conn: Any, told: bytes) -> Any:
+def _convert(conn: Any, definition: bytes) -> Any:
     """Return what makes of a column's bytes what PyMySQL makes of them."""
-    column: Any = FieldDescriptorPacket(told, conn.encoding)
+    column: Any = FieldDescriptorPacket(definition, conn.encoding)
     kind, encoding = column.type_code, "ascii"
     convert: Any = conn.decoders.get(kind)
     if convert is through:
@@ -194,5 +194,5 @@ def _convert(conn: Any, told: bytes) -> Any:
     if kind in TEXT_TYPES or kind == FIELD_TYPE.JSON:
         encoding = conn.encoding
     if convert is None:
-        return lambda told: told.decode(encoding)
-    return lambda told: convert(told.decode(encoding))
+        return lambda value: value.decode(encoding)
+    return lambda value: convert(value.decode(encoding))

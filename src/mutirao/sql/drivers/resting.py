@@ -1,19 +1,19 @@
-"""Connections that rest between two uses, and that the server may have closed meanwhile.
+"""Detects idle connections that the server has closed since their last use.
 
 A server ends idle sessions (`wait_timeout`, `idle_session_timeout`), is started again, or has a
-pooler in front that does so. Its end of the socket tells, without a round trip: 2 µs a look.
+pooler in front that does so. The state of the socket shows it without a round trip: 2 µs a look.
 
-psycopg is asked to read what there is, which takes half of that and keeps the interpreter's lock:
-`poll` gives it up, and with sixteen threads that enqueue each look then wakes another thread (a
-twentieth of the processor time of a call, for nothing).
+With psycopg a non-blocking read is used, which takes half of that and keeps the interpreter's lock:
+`poll` releases it, and with sixteen threads that enqueue each look then wakes another thread for
+nothing (a twentieth of the processor time of a call).
 """
 
 import select
 from collections.abc import Callable
 from typing import Any
 
-# Where the system does not tell apart that the other end is closed, whatever can be read of a
-# connection that rests counts as that: a notice at best.
+# Where the system has no event of its own for a closed peer, any readable data of an idle
+# connection counts as that: it would be a notice at best.
 _CLOSED = getattr(select, "POLLRDHUP", getattr(select, "POLLIN", 0))
 _File = Callable[[Any], int]
 _Look = Callable[[Any], bool]

@@ -43,7 +43,7 @@ class SqlAlchemyDriver:
             return self._ask_driver(request)
         params = list(request.params) if request.many else request.params
         result = self._conn.exec_driver_sql(self.native(request.sql), params)
-        # What may return rows by a comment that only some servers read has none on others.
+        # A statement that returns rows by a comment for some servers has none on others.
         return [tuple(row) for row in result] if request.answers and result.returns_rows else []
 
     def _ask_driver(self, request: Request) -> Rows:

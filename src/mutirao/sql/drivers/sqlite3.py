@@ -48,7 +48,7 @@ class OwnConnection(Lendable, sqlite3.Connection):
         finally:
             self.take_back()
 
-    # What follows is all that statements come through: sqlite3's own `execute` asks for no cursor.
+    # All statements come through these methods: sqlite3's own `execute` asks for no cursor.
     def cursor(self, *args: Any, **kwargs: Any) -> Any:
         """Return a cursor, in the transaction."""
         self._prepare()
@@ -70,11 +70,11 @@ class OwnConnection(Lendable, sqlite3.Connection):
         return super().blobopen(*args, **kwargs)
 
     def lend(self) -> None:
-        """Have the transaction begin with the first statement."""
+        """Begin the transaction with the first statement."""
         self._owes = True
 
     def await_write_lock(self) -> None:
-        """Have the next statement, which begins a transaction, wait for the write lock."""
+        """Make the next statement, which begins a transaction, wait for the write lock."""
         self._waits = True
 
     def _prepare(self) -> None:
@@ -82,7 +82,7 @@ class OwnConnection(Lendable, sqlite3.Connection):
         if not (self._waits or self._owes):
             return
         owes, self._owes, self._waits = self._owes, False, False
-        # If nothing is owed, SQLAlchemy has begun: it is told of errors, and translates them.
+        # If nothing is owed, SQLAlchemy has begun, and translates errors itself.
         with translate_errors() if owes else nullcontext():
             self.has_write_lock = self.has_write_lock or self.lock()
             try:
@@ -93,7 +93,7 @@ class OwnConnection(Lendable, sqlite3.Connection):
                 raise
 
     def take_back(self) -> None:
-        """Let the next one write."""
+        """Release the write lock for the next writer."""
         self._owes = self._waits = False
         if self.has_write_lock:
             self.has_write_lock = False

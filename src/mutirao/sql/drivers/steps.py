@@ -1,4 +1,4 @@
-"""Database work as steps without I/O, and the two functions that run them.
+"""Database calls without I/O: generators that yield statements, and the functions that run them.
 
 A body is a generator: it yields requests to the database and receives the rows. So it is written
 once, and runs on synchronous and asynchronous drivers alike. Errors are thrown into it, so that it
@@ -20,12 +20,12 @@ MAX_JOBS_IN_MEMORY = 5_000  # of one call; the rest is read when these are writt
 MAX_CHARACTERS_IN_MEMORY = 4 << 20  # of the arguments of these jobs
 
 
-WAITS: Rows = []  # the rows of what waits, by which `soon` knows it
+WAITS: Rows = []  # the rows of what waits, by which `pipelined` knows it
 
 
 @dataclass(slots=True)
 class Reply:
-    """The rows of a statement that may travel with another one: there once that is answered."""
+    """The rows of a statement that may travel with another one: set once that is answered."""
 
     found: Rows | None = None
 
@@ -34,22 +34,23 @@ class Reply:
         """Return the rows.
 
         Raises:
-            LookupError: nothing was asked since, so they have not come.
+            LookupError: nothing was queried since, so they have not come.
         """
         if self.found is None:
-            raise LookupError("these rows come with those of the next question; ask that first")
+            raise LookupError("these rows come with those of the next query; send that first")
         return self.found
 
 
 class Execute(NamedTuple):
     """One statement and its parameters. Placeholders: `%s` on PostgreSQL, `?` on SQLite.
 
-    `answers`: True if it returns rows; in psycopg's pipeline mode a cursor cannot tell. `many`:
+    `answers`: True if it returns rows; in psycopg's pipeline mode a cursor does not know. `many`:
     True if `params` are rows, for each of which the statement is executed; not on PostgreSQL, where
-    arrays are sent instead. `commits`: True if the transaction's COMMIT may travel with it, as it
-    is the last; whoever began the transaction finds it committed, or still open. `then`: others
-    that travel with it, where `Autocommits` was told that they may. The first that fails is the
-    last; the rows are those of the last that answers. `into`: has its rows, too; see `soon`.
+    arrays are sent instead. `commits`: True if it is the last statement, so that the COMMIT may be
+    sent with it; the transaction is then committed or still open. `then`: statements that are sent
+    with it, where the result of `Autocommits` allows that. The server stops at the first that
+    fails; the rows are those of the last that returns any. `into`: gets its rows, too; see
+    `pipelined`.
     """
 
     sql: str
@@ -67,7 +68,7 @@ def execute_many(sql: str, rows: Iterable[Row]) -> Execute:
 
 
 def pipelined(request: Execute) -> "Query[Reply]":
-    """Ask, where it can be, together with what is asked next; return where the rows will be."""
+    """Send a statement with the next query where possible; return where its rows will be."""
     reply = Reply()
     rows = yield request._replace(into=reply)
     if rows is not WAITS:
@@ -76,7 +77,7 @@ def pipelined(request: Execute) -> "Query[Reply]":
 
 
 def all_of(requests: Sequence[Execute]) -> "Query[list[Rows]]":
-    """Ask several, together where that can be; return the rows of each."""
+    """Send several statements, in one message where possible; return the rows of each."""
     if not requests:
         return []
     replies = list[Reply]()
@@ -114,8 +115,8 @@ class Autocommits:
     """The question whether each statement commits by itself: autocommit, in no transaction.
 
     The result is one row of one bool. Ask it after a first statement, because some layers begin
-    their transaction only with that. A connection of ours to which several statements can be said
-    at once (`Execute.then`) has a second True.
+    their transaction only with that. A connection of ours that takes several statements at once
+    (`Execute.then`) returns a second True.
     """
 
 
@@ -225,7 +226,7 @@ class Bracket:
         return found
 
     def joined(self, *statements: Execute) -> Query[Rows]:
-        """Say these statements, and those around them, in one round trip; see `Execute.then`."""
+        """Send these statements, and those around them, in one round trip; see `Execute.then`."""
         try:
             return (yield command(self.begin)._replace(then=(*statements, command(self.keep))))
         except BaseException as error:
@@ -233,7 +234,7 @@ class Bracket:
             raise
 
     def undo(self, error: BaseException) -> Generator[Request, Rows, None]:
-        """Undo what was said since the first statement; an error of that is noted at this one."""
+        """Undo the statements since the first; an error of that becomes a note of this one."""
         try:
             for statement in self.back:
                 yield command(statement)

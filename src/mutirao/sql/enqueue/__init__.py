@@ -1,1 +1,1 @@
-"""The enqueueing of jobs and graphs through whatever connection a program holds."""
+"""Enqueues jobs and graphs through whatever connection a program holds."""

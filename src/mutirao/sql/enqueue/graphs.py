@@ -1,4 +1,4 @@
-"""The enqueueing of a graph: its jobs like any others, then the rows that make them wait."""
+"""Enqueues a graph: its jobs like any others, then the rows that make them wait."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

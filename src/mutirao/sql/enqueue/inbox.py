@@ -1,4 +1,4 @@
-"""Messages that were handled, remembered in the transaction of their effects."""
+"""Records handled messages in the transaction of their effects."""
 
 from dataclasses import dataclass
 

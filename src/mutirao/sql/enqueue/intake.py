@@ -31,7 +31,7 @@ class DialectIntake:
     database: str
     steps: Callable[[Iterable[NewJob]], Steps]
     lacks_tables: Callable[[Exception], bool]
-    together: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
+    atomically: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
     graph_statements: GraphStatements
     inbox: InboxStatements
     abroad: Callable[[Steps], Steps] = lambda steps: steps
@@ -102,7 +102,7 @@ class SqlIntake:
 
     def _write_graph(self, plan: Plan) -> Steps:
         dialect = self._dialect
-        return dialect.together(write_graph(plan, dialect.steps, dialect.graph_statements))
+        return dialect.atomically(write_graph(plan, dialect.steps, dialect.graph_statements))
 
     def _work(self, steps: Callable[[], Steps]) -> Work:
         def work(driver: Driver) -> Steps:
@@ -140,8 +140,8 @@ def own_errors(jobs: Iterable[NewJob]) -> Iterator[Iterable[NewJob]]:
 
     try:
         yield each()
-    except StoreError as told:
-        if raised and told.__cause__ is raised[0]:
+    except StoreError as error:
+        if raised and error.__cause__ is raised[0]:
             raise raised[0] from raised[0].__cause__
         raise
 

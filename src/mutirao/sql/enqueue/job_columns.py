@@ -1,4 +1,4 @@
-"""What is stored of a job that is enqueued: the columns of `mutirao_job` that `NewJob` fills.
+"""The columns of a new job: those of `mutirao_job` that `NewJob` fills.
 
 The table is the only list of them. A column with the name of a field of `NewJob` is written by
 every driver, loaded by COPY, copied by a redrive and kept for a compensating job.

@@ -21,13 +21,13 @@ from mutirao.sql.schema.types import (
     to_micros_or_before,
 )
 
-LOOK_AHEAD_JOBS = 500  # jobs that are looked at together, once some were found that cannot run
+LOOK_AHEAD_JOBS = 500  # jobs that are read at once, after some were found that cannot run
 MAX_PARKED_PER_CLAIM = 10_000  # in one transaction, which keeps other writers waiting
 MAX_PARKED_BESIDE = 1_000  # where some jobs may run: these start first
 
-MAX_ROWS_PER_LOOK = 500  # in which heads of lanes are looked for together
-FEW = 4  # jobs of a lane; while others have fewer due, several lanes are looked at together
-MOST_TOGETHER = 64  # lanes
+MAX_ROWS_PER_LOOK = 500  # of one query for heads of lanes
+FEW = 4  # jobs of a lane; while others have fewer due, several lanes are read at once
+MAX_LANES_PER_LOOK = 64  # lanes
 
 # In two steps, because `(queue, priority) > (?, ?)` begins at the first equal row, on SQLite, and
 # would walk the whole lane.
@@ -45,7 +45,7 @@ SELECT * FROM (
 ) AS next_queue
 ORDER BY queue, priority, run_at, id LIMIT ?
 """
-# Whether there are limits is told with the jobs they may concern, not asked.
+# A due job carries whether there are limits that may concern it: no query of its own.
 _DUE = """
 SELECT id, EXISTS (SELECT 1 FROM mutirao_limit) FROM mutirao_live {}
 WHERE worker IS NULL AND queue = ? AND priority = ? AND {} AND run_at <= ?{}
@@ -64,7 +64,7 @@ _TAKE = """
 UPDATE mutirao_live {} SET worker = ?, run = run % 2147483647 + 1, claimed_at = ?,
     attempt = CASE WHEN attempt < 2147483646 THEN attempt + 1 ELSE 2147483647 END
 WHERE """
-# What a claim asks first, where rows are locked: the time, whether the worker is there, the limits.
+# The first query of a claim, where rows are locked: the time, the worker's row, the limits.
 _OPENING = f"""
 SELECT {{}}, EXISTS (SELECT 1 FROM mutirao_worker WHERE id = ?), {limits.TERMS}
 FROM (SELECT 1) AS one LEFT JOIN mutirao_limit m ON true
@@ -116,10 +116,10 @@ def claim(
     asked = _Asked(words, turns, without, moment)
     if rules:
         return (yield from _claim_within(asked, rules, worker, lanes, limit))
-    ids, ahead, together = list[int](), deque(once(lanes)), 1
+    ids, ahead, batch = list[int](), deque(once(lanes)), 1
     while ahead and len(ids) < limit:
-        if words.locks and together > FEW:
-            ids += yield from _thin(asked, ahead, together, limit - len(ids))
+        if words.locks and batch > FEW:
+            ids += yield from _thin(asked, ahead, batch, limit - len(ids))
         if not ahead or len(ids) >= limit:
             break
         lane = ahead.popleft()
@@ -128,7 +128,7 @@ def claim(
             found = yield from limits.rules()
             return (yield from _claim_within(asked, found, worker, lanes, limit))
         ids += due
-        together = min(2 * together, MOST_TOGETHER) if len(due) < FEW else 1
+        batch = min(2 * batch, MAX_LANES_PER_LOOK) if len(due) < FEW else 1
         yield from turns.note(lane.queue, [*due.values()])
     if not ids:
         return []
@@ -136,17 +136,17 @@ def claim(
     return fairness.in_order((yield from taken(words, ids)), lanes, ids)
 
 
-def _thin(asked: "_Asked", ahead: deque[Lane], together: int, wanted: int) -> Query[list[int]]:
+def _thin(asked: "_Asked", ahead: deque[Lane], batch: int, wanted: int) -> Query[list[int]]:
     """Return the due jobs, locked, of the next lanes as long as each has few; these are removed.
 
-    They are looked at in one round trip, and locked in another.
+    They are read in one round trip, and locked in another.
     """
-    found = yield from _in_few(asked, ahead, together, wanted)
+    found = yield from _in_few(asked, ahead, batch, wanted)
     return (yield from _hold(asked, dict(islice(found.items(), wanted))))
 
 
 def _in_few(
-    asked: "_Asked", ahead: deque[Lane], together: int, wanted: int
+    asked: "_Asked", ahead: deque[Lane], batch: int, wanted: int
 ) -> Query[dict[int, tuple[str, int]]]:
     """Return the due jobs of the next lanes as long as each has few, and the lane of each.
 
@@ -155,7 +155,7 @@ def _in_few(
     words, moment = asked.words, asked.moment
     unwanted, values = fairness.but(words, asked.without)
     looks, lanes = list[Execute](), list[Lane]()
-    for lane in islice(takewhile(lambda lane: not is_fair(lane.queue), ahead), together):
+    for lane in islice(takewhile(lambda lane: not is_fair(lane.queue), ahead), batch):
         since, place = words.since(to_micros_or_before(lane.run_at), lane.id)
         sql = _LOOK.format(words.by_lane, since, unwanted)
         looks.append(Execute(sql, (lane.queue, lane.priority, *place, moment, *values, FEW)))
@@ -183,7 +183,7 @@ def _hold(asked: "_Asked", found: dict[int, tuple[str, int]]) -> Query[list[int]
 def _opening(
     words: Words, worker: int, now: datetime | None
 ) -> Query[tuple[int, list[Rule] | None]]:
-    """Return what time it is, and the limits; None: whether there are any is told with due jobs.
+    """Return what time it is, and the limits; None: due jobs show whether there are any.
 
     Raises:
         WorkerGone: the worker was considered gone: nobody would rescue its jobs.
@@ -202,7 +202,7 @@ def _opening(
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a claim is asked for: jobs of other tasks than `without`, due at a moment."""
+    """The parameters of a claim: jobs of other tasks than `without`, due at a moment."""
 
     words: Words
     turns: fairness.Turns
@@ -234,7 +234,7 @@ def _claim_within(
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again = list[int](), 0, True, False
     while called and not again:
-        called, look, ahead, thin = False, 0, deque(served), len(served) > MOST_TOGETHER
+        called, look, ahead, thin = False, 0, deque(served), len(served) > MAX_LANES_PER_LOOK
         while ahead and _goes_on(ids, limit, parked):
             wanted = limit - len(ids)
             due, queue, thin = yield from _next(asked, ahead, thin, max(look, wanted))
@@ -266,7 +266,7 @@ def _next(
     are removed.
     """
     if asked.words.locks and thin:
-        found = yield from _in_few(asked, ahead, MOST_TOGETHER, wanted)
+        found = yield from _in_few(asked, ahead, MAX_LANES_PER_LOOK, wanted)
         if found or not ahead:
             free = yield from _hold(asked, found)
             return (yield from limits.asking(asked.words, free)), "", True
@@ -284,7 +284,7 @@ def _goes_on(ids: Sequence[int], limit: int, parked: int) -> bool:
 
 
 def once_more(claims: Claimed) -> Claimed:
-    """Say that another transaction is to claim what is left."""
+    """Mark that another transaction is to claim the rest."""
     claims.again = True
     return claims
 

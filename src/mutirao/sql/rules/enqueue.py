@@ -39,12 +39,12 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
         yield from _declare_fairness(words, [first])
         return [(yield from words.write_alone(FACTS, facts(first), _due(first)))]
     every = chain((first,), () if second is None else (second,), rest)
-    return (yield from together(words, _insert(words, every), ENQUEUE_SAVEPOINT))
+    return (yield from atomically(words, _insert(words, every), ENQUEUE_SAVEPOINT))
 
 
-def together(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
+def atomically(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
     """Do all of these steps or none, in the transaction that there is or one of their own."""
-    yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
+    yield Execute("SELECT 1")  # a lazy transaction begins with it
     [(autocommits, *_)] = yield Autocommits()
     if autocommits:
         return (yield from words.transaction.around(steps))

@@ -15,7 +15,7 @@ from mutirao.sql.rules.base import Claims, in_lane_order
 from mutirao.sql.rules.words import Words
 
 SMALLEST_INTEGER = -1 << 63
-MAX_ROWS_PER_READ = 500  # rows that are read together
+MAX_ROWS_PER_READ = 500  # rows of one query
 
 _SERVED = "SELECT fairness FROM mutirao_fairness_served WHERE worker = 0 AND lane = ?"
 _SERVED_LAST = f"coalesce(({_SERVED}), '')"
@@ -35,7 +35,7 @@ ORDER BY run_at, id LIMIT ?
 
 @dataclass(slots=True)
 class Turns:
-    """Whose turn came last in each lane of fair jobs."""
+    """The last turn in each lane of fair jobs."""
 
     words: Words
     asked: dict[str, Reply]
@@ -173,7 +173,7 @@ class _Values:
         self.at, self.around = self.served, not self.served
 
     def some(self, size: int) -> "Query[list[_Line]]":
-        """Return the lines of some values, of which the first so many jobs are read together."""
+        """Return the lines of some values, with the first so many jobs of each, read at once."""
         size = min(size, MAX_ROWS_PER_READ) if self.ahead is None else self.ahead.size
         lines = list[_Line]()
         for rows in (yield from self._parts(size)):

@@ -1,6 +1,7 @@
 """The sums of attempts for each hour, so that views need not read the whole history.
 
-Where transactions that end attempts run side by side, `Words.closed` says how far all have ended.
+Where transactions that end attempts run concurrently, `Words.closed` returns until when all have
+ended.
 """
 
 import json
@@ -161,12 +162,12 @@ def _add_hours(words: Words, sums: dict[tuple[int, str, str, str], Hour]) -> Que
 
 
 def _counted(durations: Any) -> Counter[str]:
-    """Return how often each duration was counted; nothing, if somebody has written otherwise."""
+    """Return how often each duration was counted; nothing, if something else was written there."""
     try:
-        told = read_object(durations)
+        counts = read_object(durations)
     except UnreadableRow:
         return Counter()
-    return Counter({name: n for name, n in told.items() if type(n) is int and _DURATION(name)})
+    return Counter({name: n for name, n in counts.items() if type(n) is int and _DURATION(name)})
 
 
 def _sums(hour: Hour) -> Row:

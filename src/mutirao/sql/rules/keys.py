@@ -1,9 +1,9 @@
-"""Which jobs a key names, and how they stand now: what the rules of keys decide by.
+"""Reads the jobs of a key in their present state, by which the rules of keys decide.
 
 Where rows are locked, a plain read in a caller's transaction may show what was committed before its
-first one, however new the locks are. So whatever may have changed since then is asked of rows that
-are locked. Such a read must find the row: where there is none, it would lock the gap, and keep all
-jobs waiting that belong there, until the caller's commit. Therefore
+first one, however new the locks are. So everything that may have changed since is read from locked
+rows. Such a read must find the row: where there is none, it would lock the gap, and block all
+inserts there until the caller's commit. Therefore
 
 - a plain read comes first. A job that has ended there has ended for good, and is not locked;
 - any other is locked by its primary key. If it has ended since, its row is still to be found, as
@@ -121,7 +121,7 @@ class HowEnded(NamedTuple):
 
 
 class Holding(NamedTuple):
-    """What stands in the row of a key: the job that was enqueued last, and what it waits for.
+    """The row of a key: the job that was enqueued last, and the job that it waits for.
 
     `live` and `ahead` are those of the two that are live. `finished_at`: when `job` succeeded or
     died.
@@ -144,7 +144,7 @@ class Last(NamedTuple):
 
     @property
     def older(self) -> Older:
-        """What the rule is asked about."""
+        """The older job, as the rule is asked about it."""
         live = self.live
         untouched = live.worker is None and live.attempt == 0
         return Older(live.id, live.task, live.args, untouched)
@@ -213,7 +213,7 @@ def _stand(
 ) -> Query[tuple[dict[int, Live], dict[int, HowEnded]]]:
     """Return which of these jobs are live, and locks them; and which have ended.
 
-    `ends`: and how, also those that ended since a plain read would have told.
+    `ends`: and how, also those that ended after the snapshot of a plain read.
     """
     which, values = words.among("j.id", jobs)
     seen = yield Execute(_SEEN.format(words.by_key, words.by_key, words.placed) + which, values)

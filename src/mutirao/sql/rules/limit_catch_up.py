@@ -1,9 +1,9 @@
-"""Catches up with a change of limits: jobs that it passed over, as others had their rows.
+"""Catches up with a change of limits for jobs that it skipped because others had locked them.
 
-Where callers lock live rows as their calls come, whoever changes limits does not wait for rows
-while it holds others: the two would wait for each other. So a job that runs may not be counted by a
-new limit, and one that waits may stay behind a counter whose limit is gone. Both are seen in the
-tables, whoever left them there. Times are in microseconds.
+Where callers lock live rows as their calls come, a change of limits does not wait for rows while it
+holds others: that would be a deadlock. So a job that runs may not be counted by a new limit, and
+one that waits may stay behind a counter whose limit is gone. Both are seen in the tables, whatever
+left them there. Times are in microseconds.
 """
 
 from mutirao.sql.drivers.steps import Execute, Query

@@ -1,8 +1,8 @@
 """Limits: count running jobs, park those for which there is no room, and release them later.
 
 `mutirao.model.limits.limits` decides; this module reads what it needs and writes what it decides.
-Times are in microseconds. Live rows are locked before counters, or without waiting. What a change
-of limits has left because others had those rows is in `limit_catch_up`.
+Times are in microseconds. Live rows are locked before counters, or without waiting. Jobs that a
+change of limits skipped, as others had locked them, are in `limit_catch_up`.
 """
 
 from collections import Counter as Tally
@@ -60,7 +60,7 @@ _WAITED_FOR = "SELECT DISTINCT counter FROM mutirao_parked WHERE "
 _CLOSE = """
 UPDATE mutirao_counter SET name = ?, running = 0, probe_at = NULL, touched_at = 0 WHERE id = ?
 """
-# Whoever was sent ahead may have been cancelled, and have been the last.
+# The job that was sent ahead may have been cancelled, and have been the last.
 _AWAITED = (
     "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
 )
@@ -213,7 +213,7 @@ def free_slots(
 
 
 def give_back(words: Words, jobs: Collection[int], now: datetime | None) -> Query[tuple[Wake, ...]]:
-    """Let jobs go as `let_go` does, if anything is counted at all."""
+    """Release the slots of jobs as `let_go` does, if anything is counted at all."""
     if not jobs or not (yield from in_use()):
         return ()
     moment = yield from words.moment(now)

@@ -1,6 +1,6 @@
-"""Jobs that wait behind the counter of a limit: put out of their lanes, and brought back.
+"""Parks jobs behind the counter of a full limit, outside their lanes, and brings them back.
 
-Times are in microseconds. Whoever is here has locked the counters.
+Times are in microseconds. The callers have locked the counters.
 """
 
 from collections.abc import Sequence
@@ -42,11 +42,11 @@ def park(words: Words, jobs: Sequence[Row]) -> Query[None]:
 def bring_back(
     words: Words, asked: Sequence[tuple[Counter, int]]
 ) -> Query[list[tuple[str, int, int]]]:
-    """Bring back up to so many jobs of each counter; return their places. Forget who is gone."""
+    """Bring back up to so many jobs of each counter; return their places. Forget the gone."""
     places = list[tuple[str, int, int]]()
     while asked := [(counter, most) for counter, most in asked if most > 0]:
-        told = yield from all_of([_first(counter, most) for counter, most in asked])
-        found = [_merged(*of, rows) for of, rows in zip(asked, told, strict=True)]
+        answers = yield from all_of([_first(counter, most) for counter, most in asked])
+        found = [_merged(*of, rows) for of, rows in zip(asked, answers, strict=True)]
         live = [row[0] for rows, _ in found for row in rows if row[_LIVE] is not None]
         there = yield from words.hold_jobs(live, free=True)
         called, left = list[Row](), list[tuple[Counter, int]]()
@@ -73,7 +73,7 @@ def _put_back(words: Words, called: Sequence[Row]) -> Query[list[tuple[str, int,
 
 
 def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Query[None]:
-    """Have the first parked job come back when there will be a token."""
+    """Make the first parked job due when there will be a token."""
     first, _ = _merged(counter, 1, (yield _first(counter, 1)))
     at = None
     if first and rule.most > 0:

@@ -65,16 +65,16 @@ def current(
 ) -> Query[Current]:
     """Lock the live rows of settlements, and find out which are stale; nothing is written.
 
-    What is asked travels together: the time, the rows, what they hold, and more questions.
+    One round trip asks for the time, the rows, the slots they hold, and `more`.
     """
     jobs = [s.id for s in settlements]
     clock = [Execute(f"SELECT {words.clock}")] if words.clock and now is None else []
     slots = [limits.slots(words, jobs)] if words.locks else []
-    told = yield from all_of([*clock, _holding(words, jobs), *slots, *more])
-    moment = told.pop(0)[0][0] if clock else (yield from words.moment(now))
-    rows = {row[0]: Held._make(row) for row in told.pop(0)}
+    answers = yield from all_of([*clock, _holding(words, jobs), *slots, *more])
+    moment = answers.pop(0)[0][0] if clock else (yield from words.moment(now))
+    rows = {row[0]: Held._make(row) for row in answers.pop(0)}
     there = {s.id: s for s in by_id(settlements) if s.id in rows and rows[s.id].run == s.run}
-    return Current(moment, there, rows, told.pop(0) if slots else None, told)
+    return Current(moment, there, rows, answers.pop(0) if slots else None, answers)
 
 
 def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Query[dict[int, Held]]:
@@ -97,7 +97,7 @@ def hold(words: Words, jobs: Collection[int]) -> Query[None]:
     if not words.locks or not jobs:
         return
     held = set[int]()
-    # What came to wait between a look and the lock is found by another look.
+    # Jobs that came to wait between a read and the lock are found by another read.
     while new := {*jobs, *(yield from _linked(words, jobs))} - held:
         held |= new
         yield from words.hold_jobs(held, now=len(jobs) > 1)
@@ -124,7 +124,7 @@ def finish_current(words: Words, found: Current) -> Query[set[int]]:
     """Write the final outcomes of those that are not stale."""
     if not found.settlements:
         return set()
-    yield from _tell(words, found)
+    yield from _append_attempts(words, found)
     yield words.drop_live(found.settlements)
     return (yield from _counted_down(words, found))
 
@@ -136,7 +136,7 @@ def resume(
     found = yield from current(words, settlements, now)
     if not found.settlements:
         return set()
-    yield from _tell(words, found)
+    yield from _append_attempts(words, found)
     rows = [_waiting(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
     yield execute_many(_WAIT, rows)
     return (yield from _counted_down(words, found))
@@ -163,14 +163,14 @@ def write_attempts(words: Words, rows: Sequence[Row], moment: int) -> Query[None
     yield execute_many(words.insert("mutirao_attempt", (*_ATTEMPT, "came_late")), late)
 
 
-def _tell(words: Words, found: Current) -> Query[None]:
+def _append_attempts(words: Words, found: Current) -> Query[None]:
     """Append the attempt rows of the settlements that are not stale."""
     rows = [_attempt_row(s, found.rows[id], found.moment) for id, s in found.settlements.items()]
     yield from write_attempts(words, rows, found.moment)
 
 
 def _counted_down(words: Words, found: Current) -> Query[set[int]]:
-    """Give back what these held whose runs ended; tell where others came back in their place."""
+    """Free the slots of ended runs; return the jobs, and the lanes that others came back to."""
     ended = found.settlements
     if not any(found.rows[id].counted for id in ended):
         return set(ended)

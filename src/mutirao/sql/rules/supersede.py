@@ -1,7 +1,7 @@
 """Supersede: enqueue a job after the waiting jobs of its key, and cancel redundant ones.
 
-What SQL enqueued waits in `mutirao_unjudged` until somebody who has the rule asks it: a worker, or
-the next one who enqueues with that key in Python.
+Jobs enqueued in SQL wait in `mutirao_unjudged` until a process that has the rule asks it: a worker,
+or the next caller that enqueues with that key in Python.
 """
 
 from collections.abc import Callable, Collection
@@ -28,7 +28,7 @@ from mutirao.sql.schema.types import from_micros, to_micros
 
 Write = Callable[[NewJob], Query[int]]  # writes a job, and returns its id
 
-_TELL = """
+_APPEND_ATTEMPTS = """
 INSERT INTO mutirao_attempt
     (job, run, attempt, outcome, started_at, finished_at, error_type, error)
 SELECT id, run % 2147483647 + 1, attempt, ?, ?, ?, ?, ? FROM mutirao_live {}
@@ -118,7 +118,7 @@ def _write(words: Words, write: Write, job: NewJob) -> Query[int]:
 
 
 def _stands(words: Words, id: int, asked: str, job: NewJob) -> Query[int]:
-    """Let a job that is there already be due; with other arguments, if it was merged."""
+    """Make an existing job due; with other arguments, if it was merged."""
     due = to_micros(job.run_at or PARKED)
     if job.args != asked:
         yield Execute(_REWRITE.format(words.by_key), (job.args, due, id), answers=False)
@@ -149,8 +149,8 @@ def cancel(
     """End these jobs, which wait, and whose rows are held."""
     moment = to_micros(now)
     which, values = words.among("id", jobs)
-    told = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
-    yield Execute(_TELL.format(words.by_key) + which, (*told, *values), answers=False)
+    outcome = (str(OutcomeKind.CANCELLED), moment, moment, kind, error)
+    yield Execute(_APPEND_ATTEMPTS.format(words.by_key) + which, (*outcome, *values), answers=False)
     yield words.drop_live(jobs, waiting=True)
     # Where an old transaction does not show that a limit has parked one since, its row is left
     # behind for those who call the next one of that limit: they pass it over, and delete it.

@@ -1,4 +1,4 @@
-"""Webhooks that were delivered: their attempts are written, and their jobs completed, together."""
+"""Webhooks that were delivered: writes their attempts and completes their jobs, in one batch."""
 
 from collections import Counter as Tally
 from collections.abc import Sequence

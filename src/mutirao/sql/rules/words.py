@@ -34,22 +34,22 @@ class Due(NamedTuple):
 class Words(ABC):
     """The SQL of one kind of database.
 
-    `locks`: whether rows have to be locked before they are looked at. Else a transaction keeps all
+    `locks`: whether rows have to be locked before they are read. Otherwise a transaction keeps all
     other writers out, from its beginning on.
-    `hold`, `hold_free`: end a SELECT whose rows nobody else may change until the transaction ends;
-    the second passes over those that somebody else has.
-    `hold_now`: ends one that fails where somebody else has a row; None: whoever has some waits.
-    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner has to
-    be told to go by its primary key.
-    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner has to be told
-    to read them in their order, and no others.
+    `hold`, `hold_free`: end a SELECT that locks its rows until the transaction ends; the second
+    skips rows that are locked.
+    `hold_now`: ends one that fails where a row is locked; None: it waits.
+    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner
+    must be forced to use its primary key.
+    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner must be
+    forced to read them in their order, and no others.
     `forever`: stands for infinity, where a column of numbers has none.
     `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
     that it takes one, as the index of turns has it.
     `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
     `clock`: the server's clock, as an expression for what is asked with it; None: this process's.
-    `parks_unjudged`: whatever is inserted under a supersede rule is parked until the rule is asked,
-    as the database does not know what has asked it.
+    `parks_unjudged`: jobs inserted under a supersede rule are parked until the rule is asked, as
+    the database does not know whether it was.
     """
 
     locks: ClassVar[bool] = False
@@ -205,7 +205,7 @@ class Words(ABC):
     def hold_some(self, jobs: Collection[int]) -> Query[set[int]]:
         """Lock live rows, of jobs that run, too; return those that are locked.
 
-        Whoever has them is waited for only where nobody waits in a circle for that.
+        It waits for locked rows only where that cannot make a deadlock.
         """
         if not self.locks or not jobs:
             return set(jobs)

@@ -1,4 +1,4 @@
-"""The cancelling of waiting jobs, by the same statements on every database."""
+"""Cancels waiting jobs, by the same statements on every database."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -10,7 +10,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, live, next_run
 
-_TOLD = (
+_COLUMNS = (
     "job", "run", "attempt", "worker", "outcome", "started_at", "finished_at", "error_type",
     "error", "came_late",
 )  # fmt: skip
@@ -39,7 +39,7 @@ def end_waiting(
 ) -> None:
     """Finish waiting jobs with an outcome; their live rows must be locked."""
     which, moment = dialect_of(conn.dialect).among(live.c.id, jobs), dialect.moment(now)
-    told = select(
+    rows = select(
         live.c.id,
         next_run(),  # the current run may be in history already
         live.c.attempt,
@@ -51,5 +51,5 @@ def end_waiting(
         literal(error, Text),
         dialect.came_late(moment),
     ).where(which)
-    conn.execute(insert(attempt).from_select(list(_TOLD), told))
+    conn.execute(insert(attempt).from_select(list(_COLUMNS), rows))
     dialect.delete_rows(conn, live.c.id, jobs)

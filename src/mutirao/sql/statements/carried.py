@@ -1,4 +1,4 @@
-"""Doorbells that are taken back; the same on every database."""
+"""Takes doorbells back from a broker; the same on every database."""
 
 from collections.abc import Collection, Sequence
 from datetime import datetime

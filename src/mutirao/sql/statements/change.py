@@ -1,7 +1,7 @@
-"""New values for jobs that wait; the same on every database.
+"""Changes waiting jobs: queue, time, priority and others; the same on every database.
 
 A synchronous function of a SQLAlchemy `Connection` in a transaction; its contract is that of
-`mutirao.ports.Store.change`. Whoever holds a live row may write what belongs to the job: its row of
+`mutirao.ports.Store.change`. The holder of a live row's lock may also write the job's row of
 `mutirao_job`, which nobody else changes, and its place behind a limit.
 """
 

@@ -207,16 +207,16 @@ def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
             "topics",
             f"no delivery can be made to {_quoted([each.id for each in unfit])}: {unfit[0].unfit}",
             "put it again (`mutirao subscriptions put`), and enable it, where it was disabled for"
-            " that; `mutirao replay --missing` tells it what it has missed",
+            " that; `mutirao replay --missing` delivers what it has missed",
         )
     topics = {topic_of(task) for task in known if task.startswith(TOPIC_TASK)}
     if not topics:
         return
-    told = {each for topic in (*topics, DISABLED_TOPIC) for each in patterns_of(topic)}
+    matched = {each for topic in (*topics, DISABLED_TOPIC) for each in patterns_of(topic)}
     asked = [(each.id, each.topic) for each in found]
     for endpoint in endpoints.listed(conn):  # of its topics a subscription shows the first
         asked += [(subscription_of(endpoint.id), topic) for topic in endpoint.topics[1:]]
-    deaf = [f"{id} to {topic}" for id, topic in asked if topic not in told]
+    deaf = [f"{id} to {topic}" for id, topic in asked if topic not in matched]
     if deaf:
         yield Finding(
             Level.WARNING,
@@ -270,11 +270,11 @@ def _endpoints(found: leftovers.LeftEndpoints) -> Iterator[Finding]:
             "what is published is still delivered to them, and held or cancelled: `mutirao"
             " endpoints remove` removes the rest",
         )
-    if found.untold:
+    if found.unsubscribed:
         yield Finding(
             Level.WARNING,
             "endpoints",
-            f"the subscriptions of {_quoted(found.untold)} were deleted by hand",
+            f"the subscriptions of {_quoted(found.unsubscribed)} were deleted by hand",
             "nothing is sent to them: `mutirao endpoints put` them again, or remove them",
         )
 

@@ -97,9 +97,9 @@ def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
     limits.keep_claims_out(conn)
     conn.execute(delete(breaker).where(breaker.c.kind == "endpoint", breaker.c.key == id))
     limited = [limits.remove(conn, dialect, name, now) for name in limits_of(id)]
-    told = _unsubscribe(conn, id)
+    subscribed = _unsubscribe(conn, id)
     gone = conn.execute(delete(endpoint).where(endpoint.c.id == id)).rowcount
-    return any(limited) or told or bool(gone)
+    return any(limited) or subscribed or bool(gone)
 
 
 def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
@@ -112,9 +112,10 @@ def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> 
 
 
 def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Let out what was held for an endpoint; return whether it exists.
+    """Release the deliveries held for an endpoint; return whether it exists.
 
-    Whether by a pause, its own breaker, or as it was disabled. The lock that stops claims is held.
+    They were held by a pause, by its own breaker, or as it was disabled. The lock that stops claims
+    is held.
     """
     held_deliveries.sort(conn, dialect, "endpoint", id)
     close(conn, dialect, "endpoint", id, now)
@@ -128,24 +129,26 @@ def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
 def disable(
     conn: Connection, dialect: Dialect, id: str, reason: str, now: datetime | None
 ) -> Any | None:
-    """Disable an endpoint: it gets no more deliveries, and what there is waits.
+    """Disable an endpoint: it gets no more deliveries, and those that exist wait.
 
     Returns its row, None if it was disabled before or is gone. The lock that stops claims is held.
     """
     found = conn.execute(select(endpoint).where(endpoint.c.id == id).with_for_update()).first()
     if found is None or not found.active:
         return None
-    told = {"active": False, "disabled_reason": reason, "disabled_at": dialect.moment(now)}
-    _change(conn, dialect, id, now, **told)
+    values = {"active": False, "disabled_reason": reason, "disabled_at": dialect.moment(now)}
+    _change(conn, dialect, id, now, **values)
     _set_active(conn, id, False)
     hold(conn, dialect, id, now)
     return found
 
 
-def note_failures(conn: Connection, told: Mapping[str, str], moment: ColumnElement[Any]) -> None:
-    """Keep what came of the last attempts that failed, by endpoint, in the order of their ids."""
-    for id in sorted(told):
-        failed = {"last_failure": told[id], "failed_at": moment}
+def note_failures(
+    conn: Connection, failures: Mapping[str, str], moment: ColumnElement[Any]
+) -> None:
+    """Record the last failures, given by endpoint, in the order of their ids."""
+    for id in sorted(failures):
+        failed = {"last_failure": failures[id], "failed_at": moment}
         conn.execute(update(endpoint).where(endpoint.c.id == id).values(**failed))
 
 
@@ -178,9 +181,9 @@ def _as_values(row: Any) -> dict[str, Any]:
     }
 
 
-def _listed(told: str) -> tuple[Any, ...]:
+def _listed(text: str) -> tuple[Any, ...]:
     """Return a list for people; what is none is one thing in it."""
-    found = shown(told)
+    found = shown(text)
     return tuple(found) if isinstance(found, list) else (found,)
 
 
@@ -196,14 +199,14 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
     return row | {name: _json(row[name]) for name in _JSON}
 
 
-# What a row means that somebody has changed by hand.
+# Errors of a row that somebody has changed by hand.
 _BY_HAND = (MutiraoError, row_json.UnreadableRow, TypeError, ValueError, AttributeError)
 
 
 def _from_row(row: dict[str, Any]) -> Endpoint | UnreadableEndpoint:
     try:
-        told = {name: row[name] and row_json.read(row[name]) for name in _JSON}
-        return Endpoint(**row | told)
+        values = {name: row[name] and row_json.read(row[name]) for name in _JSON}
+        return Endpoint(**row | values)
     except _BY_HAND as wrong:
         return UnreadableEndpoint(row["id"], str(wrong))
 

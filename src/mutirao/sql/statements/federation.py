@@ -1,4 +1,4 @@
-"""Federation in the tables: hosts, and what they were told last; the same on every database.
+"""Federation in the tables: hosts, and the last activities sent; the same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of
 `mutirao.ports.federation`.
@@ -76,7 +76,7 @@ def change(
 
 
 def forget(conn: Connection, dialect: Dialect, name: str, now: datetime | None = None) -> bool:
-    """Delete what is known of a host, its limit, and what it was told."""
+    """Delete a host's record, its limit, and the activities noted as sent to it."""
     limits.remove(conn, dialect, limit_name(name), now)
     conn.execute(delete(said_last).where(said_last.c.host == name))
     known = host(conn, name) is not None

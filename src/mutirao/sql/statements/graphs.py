@@ -321,7 +321,7 @@ def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:
 
 
 def _read_undo(row: Any) -> tuple[NewJob, Needs] | None:
-    """Return how a step is compensated; None, and it is told, if that cannot be read."""
+    """Return how a step is compensated; None, after logging it, if that cannot be read."""
     try:
         return from_text(row.compensate)
     except UnreadableRow as unfit:
@@ -381,14 +381,14 @@ def _needed(
     return needs, {row.id: msgspec.Raw(row.value.encode()) for row in conn.execute(kept)}
 
 
-def _read_needs(told: str) -> dict[str, Any] | UnreadableRow:
+def _read_needs(text: str) -> dict[str, Any] | UnreadableRow:
     try:
-        found = read_object(told, "which results it takes")
+        found = read_object(text, "which results it takes")
         if all(type(id) is int and 0 <= id < _MOST for id in steps_in([*found.values()])):
             return found
     except (UnreadableRow, RecursionError) as error:
         return UnreadableRow(str(error))
-    return UnreadableRow("which results it takes is not told by the numbers of steps")
+    return UnreadableRow("which results it takes is not given by the numbers of steps")
 
 
 def _filled(

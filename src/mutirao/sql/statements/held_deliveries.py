@@ -1,8 +1,8 @@
 """Releases deliveries that were held, in the order of their publications.
 
-Workers make the deliveries of several publications at once, so these are due in the order in which
-that ended. What has waited behind a limit meanwhile is sorted before it is let out. What was tried
-already waits apart, by the time of its next attempt, and stays as it is.
+Workers make the deliveries of several publications concurrently, so these are due in the order in
+which that ended. Deliveries that have waited behind a limit are sorted before they are released.
+Those that were tried already wait separately, until their next attempt, and keep their places.
 """
 
 from collections.abc import Sequence
@@ -18,7 +18,7 @@ from mutirao.sql.schema.tables import counter, delivery, live, parked
 def sort(conn: Connection, dialect: Dialect, kind: str, key: str) -> None:
     """Put what is held for an endpoint, or by the breaker of a host, into its order.
 
-    Whoever does so keeps claims out, and lets it out in this transaction.
+    The caller keeps claims out, and releases them in this transaction.
     """
     counters = conn.scalars(select(counter.c.id).where(_holding(kind, key))).all()
     mine = (dialect.among(parked.c.counter, list(counters)), parked.c.late.is_(False))

@@ -1,4 +1,4 @@
-"""What is forgotten of the inbox; the same on every database."""
+"""Forgets old entries of the inbox; the same on every database."""
 
 from collections.abc import Sequence
 from datetime import datetime

@@ -1,4 +1,4 @@
-"""What `doctor` says of lanes: each worker reads the first job of each of them, again and again."""
+"""The finding of `doctor` about many lanes: each worker reads the first job of each repeatedly."""
 
 from collections.abc import Iterator
 

@@ -3,7 +3,7 @@
 Each kind is a condition that no commit of ours leaves true. Housekeeping repairs rows that no other
 transaction has locked, a few at a time; `doctor` counts them. The same on every database.
 
-No key of another table removes it: who deletes an endpoint has to let out what its limits hold.
+Foreign keys delete none of them: deleting an endpoint must also release what its limits hold.
 """
 
 from collections.abc import Callable, Collection
@@ -244,7 +244,7 @@ class LeftEndpoints(NamedTuple):
     """Ids of endpoints: of which only a subscription or limits are left, or which lack theirs."""
 
     gone: list[str]
-    untold: list[str]
+    unsubscribed: list[str]
 
 
 def endpoints(conn: Connection, found: Collection[LimitRecord]) -> LeftEndpoints:
@@ -252,6 +252,6 @@ def endpoints(conn: Connection, found: Collection[LimitRecord]) -> LeftEndpoints
     limited = {each.key for each in found if each.key and each.name in limits_of(each.key)}
     kind = subscription.c.kind == str(SubscriptionKind.ENDPOINT)
     names = conn.scalars(select(subscription.c.id).where(kind))
-    told = {name.removeprefix(OF_ENDPOINT) for name in names}
+    subscribed = {name.removeprefix(OF_ENDPOINT) for name in names}
     there = set(conn.scalars(select(endpoint.c.id)))
-    return LeftEndpoints(sorted((told | limited) - there), sorted(there - told))
+    return LeftEndpoints(sorted((subscribed | limited) - there), sorted(there - subscribed))

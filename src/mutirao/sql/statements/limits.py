@@ -3,8 +3,8 @@
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of the
 methods of `mutirao.ports.Store`. The work of claims and of ended runs is in `rules/limits`, and on
 PostgreSQL in functions. Locks are taken in one order: the lock that stops claims, live jobs,
-counters. Where callers lock live jobs in none, those that others have are passed over, and left to
-the transactions that come after this one (`rules/limit_catch_up`).
+counters. Where callers lock live jobs in no order, locked ones are skipped, and left to later
+transactions (`rules/limit_catch_up`).
 """
 
 from collections.abc import Collection
@@ -69,7 +69,7 @@ def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) 
 def put_or_remove(
     conn: Connection, dialect: Dialect, name: str, rule: Rule | None, now: datetime | None
 ) -> None:
-    """Have a limit of this name that was asked for, or none of that name."""
+    """Create or change the limit of this name, or remove it."""
     if rule is None:
         remove(conn, dialect, name, now)
     else:

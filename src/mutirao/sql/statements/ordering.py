@@ -1,11 +1,11 @@
-"""Deliveries that are made one after another: those of a subscription and a key, in a line.
+"""Ordered deliveries: those of one subscription and key run one after another, in a line.
 
-A line is what `mutirao_ordered` has of a subscription and a key, in the order of `turn`. Whoever
-comes to a publication tells a subscription with an order of all before it that are not told yet, so
-that lines grow in the order of publications, whichever worker comes first. A delivery that is
-claimed while one before it has not ended is put back, and parked until that ends: so it is claimed
-once for nothing, and costs no scan and no slot then. Where that has died and stops the line, it
-stays parked: a redriven one takes the turn of the dead.
+A line is the rows of `mutirao_ordered` of a subscription and a key, in the order of `turn`. The
+worker that fans out a publication first delivers all earlier ones that a subscription with an order
+still lacks, so lines grow in the order of publications, whichever worker comes first. A delivery
+that is claimed while one before it has not ended is put back, and parked until that ends: it is
+claimed once for nothing, and costs no scan and no slot then. If that one has died and stops the
+line, it stays parked: a redriven one takes the turn of the dead.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction, the same on every database.
 """
@@ -48,7 +48,7 @@ _still = live.alias("still")
 _how = attempt.alias("how")
 _again = job.alias("again")
 
-# Telling
+# Delivering
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,30 +62,32 @@ class InOrder:
     dialect: Dialect
     enqueue: Enqueue
 
-    def tell(self, conn: Connection, publication: Job, payload: Any, same: Sequence[int]) -> None:
-        """Make what is not made yet; `same` are the ids under which this was published before.
+    def deliver(
+        self, conn: Connection, publication: Job, payload: Any, same: Sequence[int]
+    ) -> None:
+        """Make the missing deliveries; `same` are the ids under which this was published before.
 
         As many statements for a hundred subscriptions as for one, since others wait for the locks:
-        the rows of the subscriptions, by which one worker tells each of them at a time. What has
-        been told by another worker is committed, so that nothing is locked where all was.
+        the rows of the subscriptions, so that one worker at a time delivers to each of them.
+        Deliveries of another worker are committed, so nothing is locked if none is missing.
         """
         asked = subscriptions.with_order(conn, publication)
-        asked = sorted({*asked} - self._told(conn, same, asked))
+        asked = sorted({*asked} - self._delivered(conn, same, asked))
         if not asked:
             return
         self.dialect.admin.bound_locks(conn)
         held = self._held(conn, asked)
-        already = self._told(conn, same, asked)
-        told = list(self._earlier(conn, held, publication.id))
-        told += [_Telling(row, publication, payload) for row in held if row.id not in already]
-        self._deliver(conn, [each for each in told if subscriptions.passes(each.whom, each.says)])
+        already = self._delivered(conn, same, asked)
+        new = list(self._earlier(conn, held, publication.id))
+        new += [_New(row, publication, payload) for row in held if row.id not in already]
+        self._deliver(conn, [each for each in new if subscriptions.passes(each.whom, each.says)])
         its = subscription.c
         mine = self.dialect.among(its.id, asked)
         before = or_(its.reached.is_(None), its.reached < publication.id)
         conn.execute(update(subscription).where(mine, before).values(reached=publication.id))
 
-    def _told(self, conn: Connection, same: Sequence[int], asked: Sequence[str]) -> set[str]:
-        """Return those of some subscriptions that were told of this."""
+    def _delivered(self, conn: Connection, same: Sequence[int], asked: Sequence[str]) -> set[str]:
+        """Return those of some subscriptions that have a delivery of this."""
         return {whom for _, whom in _made(conn, self.dialect, same, asked)}
 
     def _held(self, conn: Connection, asked: Sequence[str]) -> Sequence[Any]:
@@ -94,10 +96,10 @@ class InOrder:
         locked = select(subscription).where(mine).order_by(subscription.c.id).with_for_update()
         return [row for row in conn.execute(locked) if row.order_by is not None]
 
-    def _earlier(self, conn: Connection, held: Sequence[Any], until: int) -> Iterator["_Telling"]:
-        """Yield publications before one that are due, with the subscriptions not told of them yet.
+    def _earlier(self, conn: Connection, held: Sequence[Any], until: int) -> Iterator["_New"]:
+        """Yield publications before one that are due, with the subscriptions that lack them.
 
-        One that cannot be read is left to the worker that comes to it, and says so.
+        One that cannot be read is left to the worker that fans it out, which logs it.
         """
         alike: dict[Any, dict[str, Any]] = {}
         for row in held:
@@ -110,11 +112,11 @@ class InOrder:
                     says = read(row.payload)
                 except UnreadableRow:
                     continue
-                untold = (its for id, its in whom.items() if (row.id, id) not in made)
-                yield from (_Telling(its, row, says) for its in untold)
+                missing = (its for id, its in whom.items() if (row.id, id) not in made)
+                yield from (_New(its, row, says) for its in missing)
 
     def _before(self, conn: Connection, whom: Any, until: int) -> Select[Any]:
-        """Select what is for a subscription, whatever its filter, and before a publication."""
+        """Select the earlier publications for a subscription, whatever its filter."""
         reached = whom.reached
         if reached is None:
             reached = (conn.scalar(select(func.min(live.c.id))) or until) - 1
@@ -126,28 +128,28 @@ class InOrder:
             .order_by(job.c.id)
         )
 
-    def _deliver(self, conn: Connection, told: Sequence["_Telling"]) -> None:
+    def _deliver(self, conn: Connection, wanted: Sequence["_New"]) -> None:
         """Make first deliveries, in this order."""
-        if not told:
+        if not wanted:
             return
-        asked = {each.whom.id: subscriptions.job_in(each.whom) for each in told}
-        keys = [value_at(each.says, each.whom.order_by) for each in told]
+        asked = {each.whom.id: subscriptions.job_in(each.whom) for each in wanted}
+        keys = [value_at(each.says, each.whom.order_by) for each in wanted]
         made = (
             subscriptions.delivery_of(asked[each.whom.id], each.whom.id, each.publication, key)
-            for each, key in zip(told, keys, strict=True)
+            for each, key in zip(wanted, keys, strict=True)
         )
         ids = self.enqueue(made, conn)
         rows = [
             {"job": new, "publication": each.publication.id, "subscription": each.whom.id, "nth": 0}
-            for new, each in zip(ids, told, strict=True)
+            for new, each in zip(ids, wanted, strict=True)
         ]
         conn.execute(insert(delivery), rows)
-        line_up(conn, zip(ids, (each.whom.id for each in told), keys, strict=True))
+        line_up(conn, zip(ids, (each.whom.id for each in wanted), keys, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
-class _Telling:
-    """A delivery to be made: the subscription's row, the publication, and what that says."""
+class _New:
+    """A delivery to be made: the subscription's row, the publication, and its payload."""
 
     whom: Any
     publication: Any
@@ -187,7 +189,7 @@ def line_up(conn: Connection, made: Iterable[tuple[int, str, str]]) -> None:
 
 
 def redriven(conn: Connection, repeated: Mapping[int, int]) -> None:
-    """Let redriven deliveries take the turns of those that they repeat, given as old: new."""
+    """Give redriven deliveries the turns of those that they repeat, by old: new."""
     which = ordered.c.job.in_(repeated)
     lines = {row.job: row for row in conn.execute(select(ordered).where(which))}
     if not lines:

@@ -1,4 +1,4 @@
-"""Replays: deliveries of what was published before, a part at a time.
+"""Replays: delivers earlier publications to a subscription, a part at a time.
 
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in `mutirao.ports`.
 """
@@ -57,29 +57,29 @@ class Replaying:
             .order_by(job.c.id)
             .limit(self.most)
         ).all()
-        told = self._told_of(conn, whom, found)
-        made = self._deliver(conn, whom, told) if told else 0
+        passing = self._fanned_out(conn, whom, found)
+        made = self._deliver(conn, whom, passing) if passing else 0
         return Replayed(made, found[-1].id if len(found) == self.most else None)
 
-    def _deliver(self, conn: Connection, whom: Any, told: Sequence[Any]) -> int:
+    def _deliver(self, conn: Connection, whom: Any, found: Sequence[Any]) -> int:
         """Make deliveries of these; return how many, as some may meet others of their key."""
-        asked, keys = subscriptions.job_in(whom), self._keys(conn, whom, told)
+        asked, keys = subscriptions.job_in(whom), self._keys(conn, whom, found)
         made = (
-            subscriptions.delivery_of(asked, whom.id, each, keys.get(each.id, "")) for each in told
+            subscriptions.delivery_of(asked, whom.id, each, keys.get(each.id, "")) for each in found
         )
         ids = subscriptions.written(self.enqueue(made, conn))
         self._record(conn, whom.id, ids)
         if whom.order_by is not None:
-            ends = [(new, whom.id, keys[each.id]) for new, each in zip(ids, told, strict=True)]
+            ends = [(new, whom.id, keys[each.id]) for new, each in zip(ids, found, strict=True)]
             ordering.line_up(conn, ends)
         return len(ids)
 
-    def _keys(self, conn: Connection, whom: Any, told: Sequence[Any]) -> dict[int, str]:
-        """Return by what each of these is ordered, or its key, if there is one."""
+    def _keys(self, conn: Connection, whom: Any, found: Sequence[Any]) -> dict[int, str]:
+        """Return the key by which each of these is ordered, or its own key, if there is one."""
         field = whom.order_by or whom.key
         if field is None:
             return {}
-        rows = self._payloads(conn, [each.id for each in told])
+        rows = self._payloads(conn, [each.id for each in found])
         return {row.id: value_at(_read(row), field) for row in rows}
 
     def _whom(self, conn: Connection) -> Any:
@@ -95,7 +95,7 @@ class Replaying:
         return row
 
     def _topics(self, conn: Connection, whom: Any) -> list[str]:
-        """Return the topics and patterns of which publications are to be told."""
+        """Return the topics and patterns whose publications are to be delivered."""
         further = select(further_topic.c.topic).where(further_topic.c.subscription == whom.id)
         its = [whom.topic, *conn.scalars(further.order_by(further_topic.c.topic))]
         topic = self.asked.topic
@@ -103,8 +103,8 @@ class Replaying:
             return its
         if not any(is_told_of(each, topic) for each in its):
             raise InvalidSubscription(
-                f"subscription {whom.id!r} is told of {', '.join(its)}, and not of {topic}; leave"
-                " the topic out, or name one of which it is told"
+                f"subscription {whom.id!r} is to {', '.join(its)}, and not to {topic}; leave the"
+                " topic out, or name one that it is subscribed to"
             )
         return [topic]
 
@@ -119,11 +119,11 @@ class Replaying:
                 delivery.c.publication == job.c.id, delivery.c.subscription == whom.id
             )
 
-    def _told_of(self, conn: Connection, whom: Any, found: Sequence[Any]) -> Sequence[Any]:
-        """Return those of some publications that were told to others, and pass the filter.
+    def _fanned_out(self, conn: Connection, whom: Any, found: Sequence[Any]) -> Sequence[Any]:
+        """Return those of some publications that were fanned out, and pass the filter.
 
-        One that is being told waits for its part, and is left alone unless it is past this
-        subscription: it will come to it.
+        One whose fan-out goes on is left out, unless that is past this subscription: it will come
+        to it.
         """
         ids = [row.id for row in found]
         among = self.dialect.among
@@ -135,18 +135,18 @@ class Replaying:
             delivery.c.nth == 0,
             ~ordering.is_in_line(delivery.c.job),
         )
-        if whom.order_by is not None:  # these are told before the others
+        if whom.order_by is not None:  # these are delivered before the others
             past = select(job.c.id).where(among(job.c.id, busy), job.c.id <= (whom.reached or 0))
         done = select(attempt.c.job).where(
             among(attempt.c.job, [id for id in ids if id not in busy]),
             attempt.c.outcome == "succeeded",
         )
-        told = {*(conn.scalars(past) if busy else ()), *conn.scalars(done)}
-        if self.asked.missing:  # asked again: a worker may have told it until the lock
-            told -= self._having(conn, whom, [*told])
+        done_ids = {*(conn.scalars(past) if busy else ()), *conn.scalars(done)}
+        if self.asked.missing:  # asked again: a worker may have delivered it until the lock
+            done_ids -= self._having(conn, whom, [*done_ids])
         if whom.filter is not None:
-            told = set(self._passing(conn, whom, [*told]))
-        return [row for row in found if row.id in told]
+            done_ids = set(self._passing(conn, whom, [*done_ids]))
+        return [row for row in found if row.id in done_ids]
 
     def _having(self, conn: Connection, whom: Any, ids: Sequence[int]) -> set[int]:
         have = select(delivery.c.publication).where(

@@ -16,7 +16,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, job, live, progress, result, waiter
 
-_TOLD = ("run", "done", "total", "note")
+_REPORTED = ("run", "done", "total", "note")
 _FINAL = sorted(str(kind) for kind in FINAL_OUTCOMES)
 
 
@@ -76,10 +76,10 @@ def await_ends(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:
 
 
 def report(
-    conn: Connection, dialect: Dialect, told: Sequence[Progress], now: datetime | None
+    conn: Connection, dialect: Dialect, reports: Sequence[Progress], now: datetime | None
 ) -> None:
     """Write the progress of attempts; progress that a later run reported is kept."""
-    for each in sorted(told):
+    for each in sorted(reports):
         values: dict[str, Any] = {
             "run": each.run,
             "done": each.done,
@@ -91,6 +91,6 @@ def report(
         if conn.execute(update(progress).where(mine).values(values)).rowcount:
             continue
         known = select(job.c.id).where(job.c.id == each.job)
-        bound = {name: literal(values[name], progress.c[name].type) for name in _TOLD}
+        bound = {name: literal(values[name], progress.c[name].type) for name in _REPORTED}
         row = known.add_columns(*bound.values(), values["told_at"])
         conn.execute(dialect.insert_unless_exists(progress).from_select(["job", *values], row))

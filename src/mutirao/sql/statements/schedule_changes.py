@@ -1,7 +1,7 @@
 """Changes of schedules, many in one transaction, by functions of `model.schedules.schedule_rules`.
 
 All rows are locked and read by one statement each, and those that are new are written by one. A
-change of what is there is a statement for each, sent together where the driver can do that.
+change of an existing one is a statement for each, sent in one batch where the driver can do that.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -27,7 +27,7 @@ _CHANGE = update(schedule).where(schedule.c.name == bindparam("of"))
 
 
 class _Amended(NamedTuple):
-    """What was decided about a schedule. `before`: how it stood; None: there was none."""
+    """A change of a schedule. `before`: its state until then; None: there was none."""
 
     name: str
     before: ScheduleState | None

@@ -1,7 +1,6 @@
 """Removes attempts that no run of a job made: somebody wrote them by hand.
 
-They stand where a run is about to be written, and would keep it, and what travels with it, from
-being written for ever.
+They have the key of a run that is about to be written: its batch would fail for ever.
 """
 
 import logging

@@ -56,7 +56,7 @@ def put(
 ) -> None:
     """Write subscriptions: those that a worker has in its code, or those that were asked for.
 
-    What the code declares has no limits of its own; those that were asked for stay.
+    Subscriptions in code have no limits of their own; those set at run time stay.
     """
     had = _limits_of(conn, dialect, [each.id for each in asked])
     if worker is None:
@@ -92,7 +92,7 @@ def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, 
     code = {"origin": str(SubscriptionOrigin.CODE)}
     if row.declared != asked["declared"]:
         return asked | {"changed_at": moment} | code
-    # What was changed at run time stays until the code says something else.
+    # A change at run time stays until the code has something else.
     return {name: asked[name] for name in ("declared_at", "declared_by")} | code
 
 
@@ -126,8 +126,8 @@ def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
 def listed(conn: Connection) -> list[SubscriptionRecord]:
     """List the subscriptions by id. A single statement."""
     view, its = views.subscriptions, subscription.c
-    told = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
-    return [_to_record(row) for row in conn.execute(told)]
+    query = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
+    return [_to_record(row) for row in conn.execute(query)]
 
 
 def _to_record(row: Any) -> SubscriptionRecord:
@@ -226,7 +226,7 @@ def job_in(row: Any) -> NewJob:
 
 
 class _Options(msgspec.Struct):
-    """What the options of a subscription may say, and of which types."""
+    """The options that a subscription may have, and their types."""
 
     delay: float = 0.0
     max_attempts: int | None = None

@@ -1,4 +1,4 @@
-"""Supersede in the tables: the next job of a key when one has ended, and what SQL enqueued.
+"""Supersede in the tables: the next job of a key when one has ended, and jobs that SQL enqueued.
 
 The same on every database.
 

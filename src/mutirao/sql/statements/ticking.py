@@ -1,8 +1,8 @@
 """The ticks of due schedules, many in one transaction.
 
-The schedules are locked first, those that others have locked left out, so that several workers take
-different ones. What a schedule's row or the database refuses concerns that schedule alone: the
-others are written, with the same locks.
+The schedules are locked first, and locked ones skipped, so that several workers take different
+ones. An error of one schedule, by its row or the database, concerns that schedule alone: the others
+are written, with the same locks.
 """
 
 from collections.abc import Collection, Sequence
@@ -29,7 +29,7 @@ from mutirao.sql.statements.schedules import (
     with_last,
 )
 
-# What a tick changes.
+# The columns that a tick changes.
 _MOVES = (
     "paused", "reason", "awaiting", "next_at", "last_tick", "last_job", "runs", "skipped",
     "changed_at",

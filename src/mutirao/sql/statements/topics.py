@@ -42,12 +42,12 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, delivery, job, live
 from mutirao.sql.schema.types import read_raw
 from mutirao.sql.statements import ordering, results, subscriptions
+from mutirao.sql.statements.bulk_fan_out import ANY_FURTHER, BulkFanOut
 from mutirao.sql.statements.ordering import InOrder
 from mutirao.sql.statements.subscriptions import ANY_WITH_ORDER, whose
-from mutirao.sql.statements.telling import ANY_FURTHER, Telling
 
 Finish = Callable[[Connection, Settlement], set[int]]
-NOBODY_TOLD = "no subscription matches it"
+NO_SUBSCRIPTION = "no subscription matches it"
 
 # Fan-out
 
@@ -64,8 +64,8 @@ class FanOut:
     Parameters:
         enqueue: writes jobs through a connection.
         finish: completes a job, and returns it unless its run is stale.
-        most: how many subscriptions the first part has, and others of those that Python tells;
-            `Dialect.told_at_once` is for all.
+        most: how many subscriptions the first part has, and further parts made by
+            Python; `Dialect.fan_out_at_once` is for the others.
     """
 
     dialect: Dialect
@@ -78,14 +78,14 @@ class FanOut:
     ) -> str | None:
         """Make the jobs of the next subscriptions; with the last ones, complete the publication.
 
-        Returns the last subscription; None: it is complete. Whoever holds the run is alone with the
-        publication, as its live row is locked.
+        Returns the last subscription; None: it is complete. Nobody else works on the publication
+        meanwhile, as its live row is locked.
         """
         made = self._part(conn, publication, after, _hold(conn, publication))
         if made.last is not None:
             return made.last
-        if made.none and not _was_told(conn, publication):
-            results.report(conn, self.dialect, [_nobody_told(publication)], None)
+        if made.none and not _was_delivered(conn, publication):
+            results.report(conn, self.dialect, [_without_subscription(publication)], None)
         if not self.finish(conn, done):
             raise _stale(publication)
         return None
@@ -103,56 +103,56 @@ class FanOut:
     ) -> "_Made":
         """Make the jobs of the next subscriptions."""
         # The first part is a small one: of many deliveries, some can begin soon.
-        most = self.most if after is None else max(self.most, self.dialect.told_at_once)
+        most = self.most if after is None else max(self.most, self.dialect.fan_out_at_once)
         if after is None:
             after = self._begin(conn, publication, held)
         part = self._next(conn, publication, held, after, most)
-        told = _told_of(publication, part.asked)
-        if told:
-            self._deliver(conn, publication, told)
-        return _Made(part.last, not told and not part.made)
+        found = _passing(publication, part.asked)
+        if found:
+            self._deliver(conn, publication, found)
+        return _Made(part.last, not found and not part.made)
 
     def _begin(self, conn: Connection, publication: Job, held: "_Locked") -> str:
-        """Tell those that have an order; return the last one of the others that was told.
+        """Deliver to those with an order; return the last of the others that has its delivery.
 
-        Parts are made in the order of ids. What earlier runs have made is committed, as this one
-        was claimed after that.
+        Parts are made in the order of ids. Deliveries of earlier runs are committed, as this one
+        was claimed after them.
         """
-        same, told = [publication.id], held.told
+        same, last = [publication.id], held.last
         if publication.redrive_of is not None:
             same += _dead_before(conn, publication)
-            told = conn.scalar(_last_told(delivery.c.publication.in_(same)))
+            last = conn.scalar(_last_delivered(delivery.c.publication.in_(same)))
         if held.in_order:
             in_order = InOrder(self.dialect, self.enqueue)
-            in_order.tell(conn, publication, _payload(publication), same)
-        return told or ""
+            in_order.deliver(conn, publication, _payload(publication), same)
+        return last or ""
 
     def _next(
         self, conn: Connection, publication: Job, held: "_Locked", after: str, most: int
     ) -> "_Part":
-        """Find the next subscriptions; let the database make the jobs of the plain ones."""
+        """Find the next subscriptions; make the jobs of the plain ones in the database."""
         if self.dialect.delivers:
             topics = patterns_of(topic_of(publication.task))
             found = self.dialect.deliver_next(conn, publication.id, topics, after, most)
         else:
-            telling = Telling(self.dialect, self.most, bool(held.further))
-            found = telling.go_on(conn, publication, after, most)
+            bulk = BulkFanOut(self.dialect, self.most, bool(held.further))
+            found = bulk.go_on(conn, publication, after, most)
         last, made, asked = found
         return _Part(last, made, subscriptions.named(conn, self.dialect, asked) if asked else ())
 
-    def _deliver(self, conn: Connection, publication: Job, told: Sequence[Any]) -> None:
+    def _deliver(self, conn: Connection, publication: Job, found: Sequence[Any]) -> None:
         if self.dialect.delivers:
-            plain = [row.id for row in told if row.key is None]
+            plain = [row.id for row in found if row.key is None]
             if plain:
                 self.dialect.deliver(conn, publication.id, plain)
-            told = [row for row in told if row.key is not None]
-        if told:
-            ids = self.enqueue(_deliveries(told, publication), conn)
+            found = [row for row in found if row.key is not None]
+        if found:
+            ids = self.enqueue(_deliveries(found, publication), conn)
             _record(conn, self.dialect, publication, subscriptions.written(ids))
 
 
 class _Made(NamedTuple):
-    """What a part has made.
+    """The result of a part.
 
     `last`: its last subscription; None: there are no more. `none`: it has made no job.
     """
@@ -173,14 +173,14 @@ class _Part(NamedTuple):
 
 
 class _Locked(NamedTuple):
-    """A publication whose live row is locked, with what the first part wants to know.
+    """A publication whose live row is locked, with the facts for its first part.
 
-    `told`: the last subscription without an order that was told. `in_order`: whether there are any
-    with one. `further`: whether any has the topic besides its first one.
+    `last`: the last subscription without an order that has its delivery. `in_order`: whether there
+    are any with one. `further`: whether any has the topic besides its first one.
     """
 
     run: int
-    told: str | None
+    last: str | None
     in_order: bool
     further: bool
 
@@ -200,20 +200,20 @@ def _stale(publication: Job) -> StaleRun:
     )
 
 
-def _was_told(conn: Connection, publication: Job) -> bool:
+def _was_delivered(conn: Connection, publication: Job) -> bool:
     """Return whether there is a delivery of a publication, or it goes on where one has died."""
     mine = exists().where(delivery.c.publication == publication.id)
     return publication.redrive_of is not None or bool(conn.scalar(select(mine)))
 
 
-def _nobody_told(publication: Job) -> Progress:
-    return Progress(publication.id, publication.run, 0.0, None, NOBODY_TOLD)
+def _without_subscription(publication: Job) -> Progress:
+    return Progress(publication.id, publication.run, 0.0, None, NO_SUBSCRIPTION)
 
 
-def _last_told(which: ColumnElement[bool]) -> Select[Any]:
-    """Return the last subscription without an order that was told of some publications."""
-    told = select(delivery.c.subscription).where(which, delivery.c.nth == 0)
-    others = told.where(~ordering.is_in_line(delivery.c.job))
+def _last_delivered(which: ColumnElement[bool]) -> Select[Any]:
+    """Return the last subscription without an order that has a delivery of some publications."""
+    first = select(delivery.c.subscription).where(which, delivery.c.nth == 0)
+    others = first.where(~ordering.is_in_line(delivery.c.job))
     return others.order_by(delivery.c.subscription.desc()).limit(1)
 
 
@@ -221,7 +221,7 @@ _THIS: BindParameter[int] = bindparam("publication")
 _HOLD = (
     select(
         live.c.run,
-        _last_told(delivery.c.publication == _THIS).scalar_subquery().label("told"),
+        _last_delivered(delivery.c.publication == _THIS).scalar_subquery().label("told"),
         ANY_WITH_ORDER.label("in_order"),
         ANY_FURTHER.label("further"),
     )
@@ -231,7 +231,7 @@ _HOLD = (
 
 
 def _dead_before(conn: Connection, publication: Job) -> Iterator[int]:
-    """Yield what this one redrives, which died on the way: it goes on where that had ended."""
+    """Yield the dead publications that this one redrives: it continues where they ended."""
     before: int | None = publication.id
     while before := conn.scalar(
         select(job.c.redrive_of)
@@ -241,8 +241,8 @@ def _dead_before(conn: Connection, publication: Job) -> Iterator[int]:
         yield before
 
 
-def _told_of(publication: Job, found: Sequence[Any]) -> Sequence[Any]:
-    """Return those of some subscriptions whose filters what was published passes."""
+def _passing(publication: Job, found: Sequence[Any]) -> Sequence[Any]:
+    """Return those of some subscriptions whose filters the publication passes."""
     if all(row.filter is None for row in found):
         return found
     payload = _payload(publication)
@@ -250,7 +250,7 @@ def _told_of(publication: Job, found: Sequence[Any]) -> Sequence[Any]:
 
 
 def _payload(publication: Job) -> Any:
-    """Return what was published; raise InvalidArguments if Python cannot read it."""
+    """Return the payload; raise InvalidArguments if Python cannot read it."""
     try:
         return publication.args
     except (ValueError, RecursionError) as error:
@@ -260,10 +260,10 @@ def _payload(publication: Job) -> Any:
         ) from None
 
 
-def _deliveries(told: Sequence[Any], publication: Job) -> Iterator[NewJob]:
-    has_keys = any(row.key is not None for row in told)
+def _deliveries(found: Sequence[Any], publication: Job) -> Iterator[NewJob]:
+    has_keys = any(row.key is not None for row in found)
     payload = _payload(publication) if has_keys else None
-    for row in told:
+    for row in found:
         asked, key = subscriptions.job_in(row), subscriptions.key_in(row, payload)
         yield subscriptions.delivery_of(asked, row.id, publication, key)
 
@@ -280,24 +280,24 @@ def _record(conn: Connection, dialect: Dialect, publication: Job, ids: Sequence[
 
 
 def with_events(conn: Connection, claims: Sequence[Claim]) -> list[Claim]:
-    """Give deliveries what was published, and where, as arguments; two statements."""
+    """Give deliveries their events as arguments; two statements."""
     asked = [claim.id for claim in claims if may_be_delivery(claim)]
     among = dialect_of(conn.dialect).among
     which = select(delivery).where(among(delivery.c.job, asked))
     whose = {row.job: row for row in conn.execute(which)}
     published = _published(conn, sorted({row.publication for row in whose.values()}))
     return [
-        _telling(claim, its, published.get(its.publication))
+        _with_event(claim, its, published.get(its.publication))
         if (its := whose.get(claim.id))
         else claim
         for claim in claims
     ]
 
 
-def _telling(claim: Claim, its: Any, publication: Any) -> Claim:
-    """Return a delivery with what was published; or as one that is not to run."""
+def _with_event(claim: Claim, its: Any, publication: Any) -> Claim:
+    """Return a delivery with its event; or as one that cannot run, if that is unreadable."""
     try:
-        return claim._replace(args=_told(claim, its, publication))
+        return claim._replace(args=_arguments(claim, its, publication))
     except UnreadableRow as unfit:
         return UnfitClaim.of(claim, str(unfit))
 
@@ -314,7 +314,7 @@ def _published(conn: Connection, ids: Sequence[int]) -> dict[int, Any]:
     return {row.id: row for row in rows}
 
 
-def _told(claim: Claim, its: Any, publication: Any) -> str:
+def _arguments(claim: Claim, its: Any, publication: Any) -> str:
     if publication is None:  # it was deleted by hand
         return claim.args
     event = {
@@ -327,8 +327,8 @@ def _told(claim: Claim, its: Any, publication: Any) -> str:
         "group": claim.group,
     }
     own = read_raw(claim.args, "its arguments") if claim.args != "{}" else {}
-    told = {**own, "event": event, "payload": msgspec.Raw(publication.payload.encode())}
-    return msgspec.json.encode(told).decode()
+    args = {**own, "event": event, "payload": msgspec.Raw(publication.payload.encode())}
+    return msgspec.json.encode(args).decode()
 
 
 def redriven(conn: Connection, again: Sequence[NewJob], ids: Sequence[int]) -> None:

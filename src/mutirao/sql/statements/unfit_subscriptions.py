@@ -1,7 +1,7 @@
 """Disables subscriptions of which no delivery can be made: somebody has changed their rows.
 
-So the others are told of what is published. Nothing is asked unless a fan-out has failed.
-Synchronous functions of a SQLAlchemy `Connection` in a transaction.
+So the others get their deliveries. Nothing is queried unless a fan-out has failed. Synchronous
+functions of a SQLAlchemy `Connection` in a transaction.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -20,12 +20,12 @@ from mutirao.sql.enqueue.intake import Enqueue
 from mutirao.sql.schema.tables import further_topic, subscription
 from mutirao.sql.statements import subscriptions
 
-_AT_ONCE = 1_000  # rows that are looked at together
+_AT_ONCE = 1_000  # rows of one query
 
 
 @dataclass(frozen=True, slots=True)
 class DisableUnfit:
-    """The search for subscriptions that keep a publication from being told to all.
+    """The search for subscriptions that make the fan-out of a publication fail.
 
     Parameters:
         enqueue: writes jobs through a connection.
@@ -57,18 +57,18 @@ class DisableUnfit:
         return found
 
     def _parts(self, conn: Connection) -> Iterator[Sequence[Any]]:
-        """Yield the active subscriptions that may be told, some at a time, by id."""
+        """Yield the active subscriptions that may match, some at a time, by id."""
         its, further = subscription.c, further_topic.c
         topics = patterns_of(topic_of(self.publication.task))
         more = exists().where(further.subscription == its.id, further.topic.in_(topics))
-        told = select(subscription).where(
+        query = select(subscription).where(
             or_(its.topic.in_(topics), more),
             its.active == true(),
             or_(its.tenant.is_(None), its.tenant == self.publication.tenant),
         )
         after = ""
         while True:
-            part = told.where(its.id > after).order_by(its.id).limit(_AT_ONCE)
+            part = query.where(its.id > after).order_by(its.id).limit(_AT_ONCE)
             rows = conn.execute(part).all()
             yield rows
             if len(rows) < _AT_ONCE:

@@ -28,7 +28,7 @@ def due(
     limit: int,
     now: datetime | None,
 ) -> list[int]:
-    """Return the ids of due jobs, lane by lane; of all lanes together, by id."""
+    """Return the ids of due jobs, lane by lane; of all lanes mixed, by id."""
     waiting = select(live.c.id).where(live.c.worker.is_(None), live.c.run_at <= dialect.moment(now))
     waiting = waiting.where(func.substr(live.c.queue, 1, 1) != RUNG_LANE_PREFIX)
     if lanes is None:

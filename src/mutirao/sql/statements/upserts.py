@@ -1,7 +1,7 @@
 """Writes many rows at once: inserts those that are missing, and updates the others.
 
 The rows are locked by one statement, in the order of their keys, and those that are new are written
-by one. A change of what is there is a statement for each, sent together where the driver can.
+by one. A change of an existing row is a statement for each, sent in one batch where the driver can.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -25,7 +25,7 @@ def put_rows(
     change: Change,
     *needs: Column[Any],
 ) -> None:
-    """Have a row of each key.
+    """Insert or update the row of each key.
 
     Parameters:
         rows: whole new rows, by their keys.
@@ -59,7 +59,7 @@ def unless_same(row: Row[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def clock(conn: Connection, dialect: Dialect, now: datetime | None) -> datetime:
-    """Return the moment as a value, for rows that are sent together."""
+    """Return the moment as a value, for rows that are sent in one batch."""
     found: datetime = conn.execute(select(dialect.moment(now))).scalar_one()
     return found
 

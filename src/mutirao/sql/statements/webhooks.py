@@ -1,4 +1,4 @@
-"""What came of webhooks, in the tables: attempts, and the breakers that they open and close.
+"""The results of webhooks, in the tables: attempts, and the breakers that they open and close.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contracts are in
 `mutirao.ports.webhooks_api`.
@@ -43,7 +43,7 @@ Tallies = Mapping[BreakerName, Tally]
 
 
 class Judged(NamedTuple):
-    """What is left to be done, by `act`: tallies whose breakers open or close, endpoints gone."""
+    """The work left for `act`: tallies whose breakers open or close, endpoints gone."""
 
     tallies: Tallies
     gone: frozenset[str]
@@ -59,7 +59,7 @@ def record(
     terms: BreakerTerms,
     now: datetime | None,
 ) -> Judged:
-    """Write attempts, and count what failed. What needs the lock that stops claims is returned."""
+    """Write attempts, and count failures. Return the work that needs the lock that stops claims."""
     moment = dialect.moment(now)
     rows = [values_of(each) for each in attempts]
     conn.execute(insert(webhook_attempt).values(finished_at=moment), rows)
@@ -109,7 +109,7 @@ def act(
 
 
 def doubt(conn: Connection, id: str) -> None:
-    """Let few be sent at once to an endpoint, as to one that has not answered yet."""
+    """Limit an endpoint to few at once, as one that has not answered yet."""
     limits.doubt_one(conn, USUAL_LIMIT.name, id)
 
 
@@ -133,7 +133,7 @@ def probe(
 
 
 def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Let out what is held for an endpoint; one first, if its host does not answer.
+    """Release the deliveries held for an endpoint; one first, if its host does not answer.
 
     Returns whether there is one of that id.
     """
@@ -253,8 +253,8 @@ def _disable(
     row: Any = endpoints.disable(conn, dialect, id, reason, now)
     if row is None:
         return
-    told = {"endpoint": id, "host": row.host, "reason": reason}
-    args = msgspec.json.encode(told).decode()
+    event = {"endpoint": id, "host": row.host, "reason": reason}
+    args = msgspec.json.encode(event).decode()
     whose = {"tenant": row.tenant, "group": row.group}
-    told_of = NewJob(task=task_of(DISABLED_TOPIC), args=args, queue=WEBHOOK_QUEUE, **whose)
-    enqueue([told_of], conn)
+    publication = NewJob(task=task_of(DISABLED_TOPIC), args=args, queue=WEBHOOK_QUEUE, **whose)
+    enqueue([publication], conn)

@@ -76,10 +76,10 @@ def beat(
         .where(worker.c.id == id)
         .values(beat_at=moment, expires_at=expires, stuck=stuck, late=late)
     )
-    told: list[ColumnElement[Any]] = [dialect.has_to_cancel(id)]
+    wanted: list[ColumnElement[Any]] = [dialect.has_to_cancel(id)]
     if duty_name is not None:
-        told += [_elsewhere(duty_name, id).scalar_subquery(), moment]
-    row = dialect.update_returning(conn, beaten, *told)
+        wanted += [_elsewhere(duty_name, id).scalar_subquery(), moment]
+    row = dialect.update_returning(conn, beaten, *wanted)
     if row is None:
         return Beat(False, ())
     to_cancel, *held = tuple(row)

@@ -45,8 +45,9 @@ from mutirao.sql.statements import (
 from mutirao.sql.store.locking import RowLocking
 
 log = logging.getLogger("mutirao")
-MAX_KEYS_PER_LOOK = 100  # of which rules are asked before others have their turn
-# Told of a publication in one transaction; or publications, in a replay. A thousand are one part.
+MAX_KEYS_PER_LOOK = 100  # whose rules are asked before others have their turn
+# Subscriptions of a publication in one transaction; or publications, in a replay. A thousand are
+# one part.
 SUBSCRIPTIONS_AT_ONCE = 1_024
 
 
@@ -59,7 +60,7 @@ class SqlRecords:
     _runner: Runner
     _insistent: Runner
     _patient: Runner
-    _apart: RowLocking
+    _locking: RowLocking
 
     # Jobs that wait
 
@@ -67,7 +68,7 @@ class SqlRecords:
         self, which: JobFilter, new: Change, *, now: datetime | None = None
     ) -> list[int]:
         """Give waiting jobs new values."""
-        return await self._apart.order(
+        return await self._locking.order(
             lambda conn, which: change.change(conn, self._dialect, which, new, now), which
         )
 
@@ -130,8 +131,9 @@ class SqlRecords:
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that schedules are in a worker's code."""
-        told = (self._dialect, names, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.schedule, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.schedule, self._dialect, names, worker, every, now
+        )
 
     async def schedules(self) -> list[ScheduleRecord]:
         """List the schedules."""
@@ -148,20 +150,21 @@ class SqlRecords:
         now: datetime | None = None,
     ) -> None:
         """Create a limit, or change the one of that name."""
-        await self._apart.limits(
+        await self._locking.limits(
             self._insistent, limits.put, self._dialect, rule, origin, worker, now
         )
 
     async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit."""
-        return await self._apart.limits(self._insistent, limits.remove, self._dialect, name, now)
+        return await self._locking.limits(self._insistent, limits.remove, self._dialect, name, now)
 
     async def confirm_declared_limits(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that limits are in a worker's code."""
-        told = (self._dialect, names, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.limit, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.limit, self._dialect, names, worker, every, now
+        )
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""
@@ -187,7 +190,7 @@ class SqlRecords:
         now: datetime | None = None,
     ) -> None:
         """Write subscriptions."""
-        await self._apart.limits(
+        await self._locking.limits(
             self._insistent, subscriptions.put, self._dialect, asked, worker, now
         )
 
@@ -199,14 +202,15 @@ class SqlRecords:
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription."""
-        return await self._apart.limits(self._insistent, subscriptions.remove, self._dialect, id)
+        return await self._locking.limits(self._insistent, subscriptions.remove, self._dialect, id)
 
     async def confirm_declared_subscriptions(
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that subscriptions are in a worker's code."""
-        told = (self._dialect, ids, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.subscription, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.subscription, self._dialect, ids, worker, every, now
+        )
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""
@@ -237,24 +241,25 @@ class SqlRecords:
         for id, reason in found.items():
             log.error(
                 "subscription %s is disabled: %s. Then enable it (`mutirao subscriptions enable`);"
-                " `mutirao replay --missing` tells it what it has missed",
-                *(id, reason),
+                " `mutirao replay --missing` delivers what it has missed",
+                id,
+                reason,
             )
         return bool(found)
 
     async def _fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         done = completion(publication, attempt.started_ago())
-        told, last = await self._fan_out_alone(publication, done, after)
-        if not told:
-            last = await self._fan_out_together(publication, done, after)
+        done_there, last = await self._fan_out_in_database(publication, done, after)
+        if not done_there:
+            last = await self._fan_out_in_parts(publication, done, after)
         if last is None:
             attempt.mark_settled()
         return last
 
-    async def _fan_out_alone(
+    async def _fan_out_in_database(
         self, publication: Job, done: Settlement, after: str | None
     ) -> tuple[bool, str | None]:
-        """Let the database make the next deliveries by itself; return whether it could."""
+        """Make the next deliveries by a function of the database; return whether it could."""
         dialect, first, runner = self._dialect, SUBSCRIPTIONS_AT_ONCE, self._patient
         if not dialect.delivers or not topics.is_plain(publication, done):
             return False, None
@@ -262,7 +267,7 @@ class SqlRecords:
             lambda: runner.alone(dialect.fan_out(publication, done, after, first))
         )
 
-    async def _fan_out_together(
+    async def _fan_out_in_parts(
         self, publication: Job, done: Settlement, after: str | None
     ) -> str | None:
         part = topics.FanOut(
@@ -312,7 +317,7 @@ class SqlRecords:
 
     async def await_ends(self, jobs: Collection[int]) -> None:
         """Request a notification when one of these jobs ends."""
-        if self._dialect.tells_ends:
+        if self._dialect.notifies_ends:
             await self._runner.alone(results.await_ends, self._dialect, list(jobs))
 
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:

@@ -1,4 +1,4 @@
-"""The part of the SQL store about federation: hosts, and what they were told last."""
+"""The part of the SQL store about federation: hosts, and the last activities sent to them."""
 
 from collections.abc import Sequence
 from datetime import datetime
@@ -15,7 +15,7 @@ from mutirao.sql.store.locking import RowLocking
 class SqlFederation:
     """The part of `SqlStore` that implements `mutirao.ports.federation`."""
 
-    _apart: RowLocking
+    _locking: RowLocking
     _dialect: Dialect
     _intake: SqlIntake
     _runner: Runner
@@ -33,13 +33,15 @@ class SqlFederation:
     async def change_host(
         self, name: str, amend: Amend, *, queue: str, now: datetime | None = None
     ) -> Host:
-        """Change what is known of a host, with its limit and its probe."""
-        told = (self._dialect, self._intake.enqueue, name, amend, queue, now)
-        return await self._apart.limits(self._insistent, federation.change, *told)
+        """Change a host's record, with its limit and its probe."""
+        enqueue = self._intake.enqueue
+        return await self._locking.limits(
+            self._insistent, federation.change, self._dialect, enqueue, name, amend, queue, now
+        )
 
     async def forget_host(self, name: str) -> bool:
-        """Delete what is known of a host."""
-        return await self._apart.limits(self._insistent, federation.forget, self._dialect, name)
+        """Delete a host's record."""
+        return await self._locking.limits(self._insistent, federation.forget, self._dialect, name)
 
     async def said(self, about: str) -> Said | None:
         """Return the last activity about something that has arrived."""
@@ -49,8 +51,7 @@ class SqlFederation:
         self, about: str, host: str, said: Said, *, now: datetime | None = None
     ) -> None:
         """Record which activity about something has arrived last."""
-        told = (self._dialect, about, host, said, now)
-        await self._insistent.run(federation.note_said, *told)
+        await self._insistent.run(federation.note_said, self._dialect, about, host, said, now)
 
     async def unsay(self, about: str) -> None:
         """Forget which activity about something has arrived last."""

@@ -1,7 +1,8 @@
 """A store that notifies a hub of what it committed, so that idle workers look at once.
 
-What the store itself commits is told after its commit; what is written through a session of
-SQLAlchemy, when that commits. Of other connections nobody learns when they commit: the hub looks.
+Jobs that the store itself commits are announced after its commit; those written through a session
+of SQLAlchemy, when that commits. The commits of other connections are unknown: the hub polls for
+those.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from mutirao.sql.connections.engines import POOL_SIZE, Database
 from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.store.jobs import SqlStore
 
-# A lane is read from the moment that a wake-up names. Where it is this machine's clock that names
-# it, it may be so far ahead of the database's; if it is more, the hub's look finds the job.
-APART = timedelta(seconds=60)
-_PENDING = "mutirao_announced"  # what a session remembers until its commit
+# A lane is read from the moment that a wake-up names. Where this machine's clock gives it,
+# that may be so far ahead of the database's; if it is more, the hub's polling finds the job.
+CLOCK_SKEW = timedelta(seconds=60)
+_PENDING = "mutirao_announced"  # the key of a session's jobs that wait for its commit
 
 
 class Gathered:
-    """What is told of the jobs that pass: their lane, if it is one, and how many there are."""
+    """The wake-up for the jobs that pass: their lane, if it is one, and how many there are."""
 
     def __init__(self) -> None:
         self.jobs = 0
@@ -54,7 +55,7 @@ class Gathered:
             return
         self._lanes.add((job.lane, job.priority))
         self._tasks.add(job.task)
-        at = job.run_at or datetime.now(UTC) + timedelta(seconds=job.delay or 0.0) - APART
+        at = job.run_at or datetime.now(UTC) + timedelta(seconds=job.delay or 0.0) - CLOCK_SKEW
         self._first = at if self._first is None else min(self._first, at)
 
     def merge(self, other: "Gathered") -> None:
@@ -65,8 +66,8 @@ class Gathered:
         moments = [at for at in (self._first, other._first) if at is not None]
         self._first = min(moments, default=None)
 
-    def tell(self, announcer: Announcer) -> None:
-        """Announce them."""
+    def announce_to(self, announcer: Announcer) -> None:
+        """Announce them to a hub."""
         if not self.jobs:
             return
         if len(self._lanes) > 1:
@@ -83,7 +84,7 @@ class Gathered:
 
 
 class AnnouncingStore(SqlStore):
-    """The jobs in a SQL database, and a hub that is told of them, if there is one.
+    """The jobs in a SQL database, and a hub to which they are announced, if there is one.
 
     Parameters:
         database: where it is: a URL, or an engine of the application.
@@ -118,7 +119,7 @@ class AnnouncingStore(SqlStore):
     def elsewhere(
         self, url: str, connections: int, *, within: float | None = None
     ) -> "AnnouncingStore":
-        """Return a handle on another database, of which the same hub is told."""
+        """Return a handle on another database, announced to the same hub."""
         schema, hub = self.engines.schema, self.hub.given
         other = AnnouncingStore(url, hub=hub, pool_size=connections, within=within, schema=schema)
         other._owns_hub = True
@@ -133,36 +134,36 @@ class AnnouncingStore(SqlStore):
     # Enqueueing
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
-        """Write jobs, and tell of them once they are committed."""
+        """Write jobs, and announce them once they are committed."""
         if not self.hub.listens:
             return super().enqueue(jobs, conn)
         seen = Gathered()
         ids = super().enqueue(seen.watching(jobs), conn)
-        self._tell(seen, conn)
+        self._announce(seen, conn)
         return ids
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
-        """Write jobs, and tell of them once they are committed."""
+        """Write jobs, and announce them once they are committed."""
         if not self.hub.listens:
             return await super().aenqueue(jobs, conn)
         seen = Gathered()
         ids = await super().aenqueue(seen.watching(jobs), conn)
-        self._tell(seen, conn)
+        self._announce(seen, conn)
         return ids
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
-        """Write a graph, and tell of it once it is committed."""
+        """Write a graph, and announce it once it is committed."""
         ids = super().enqueue_graph(plan, conn)
-        self._tell_graph(plan, conn)
+        self._announce_graph(plan, conn)
         return ids
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
-        """Write a graph, and tell of it once it is committed."""
+        """Write a graph, and announce it once it is committed."""
         ids = await super().aenqueue_graph(plan, conn)
-        self._tell_graph(plan, conn)
+        self._announce_graph(plan, conn)
         return ids
 
-    # What makes jobs ready
+    # Calls that make jobs ready
 
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
@@ -170,13 +171,13 @@ class AnnouncingStore(SqlStore):
         """Write the outcomes of attempts; those of steps of graphs may release others."""
         settled = await super().settle(worker, settlements, now=now)
         if any(each.linked for each in settlements):
-            self._tell_all(settled)
+            self._announce_ready(settled)
         return settled
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make deliveries, and complete the publication with the last ones."""
         last = await super().fan_out(publication, attempt, after)
-        self._tell_all([publication.id])
+        self._announce_ready([publication.id])
         return last
 
     async def rescue(
@@ -184,19 +185,19 @@ class AnnouncingStore(SqlStore):
     ) -> list[tuple[int, int]]:
         """Rescue the jobs of vanished workers."""
         rescued = await super().rescue(orphans=orphans, now=now)
-        self._tell_all(rescued)
+        self._announce_ready(rescued)
         return rescued
 
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         ids = await super().run_now(which, now=now)
-        self._tell_all(ids)
+        self._announce_ready(ids)
         return ids
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
         ids = await super().redrive(which)
-        self._tell_all(ids)
+        self._announce_ready(ids)
         return ids
 
     async def change(
@@ -204,25 +205,25 @@ class AnnouncingStore(SqlStore):
     ) -> list[int]:
         """Give waiting jobs new values."""
         ids = await super().change(which, new, now=now)
-        self._tell_all(ids)
+        self._announce_ready(ids)
         return ids
 
     async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit, or what pauses jobs."""
         removed = await super().remove_limit(name, now=now)
-        self._tell_all([name] if removed else [])
+        self._announce_ready([name] if removed else [])
         return removed
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription; what waited for its limits may run."""
         removed = await super().remove_subscription(id)
-        self._tell_all([id] if removed else [])
+        self._announce_ready([id] if removed else [])
         return removed
 
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
-        """Let deliveries to an endpoint out."""
+        """Release the deliveries held for an endpoint."""
         resumed = await super().resume_endpoint(id, now=now)
-        self._tell_all([id] if resumed else [])
+        self._announce_ready([id] if resumed else [])
         return resumed
 
     async def record_webhooks(
@@ -233,9 +234,9 @@ class AnnouncingStore(SqlStore):
         *,
         now: datetime | None = None,
     ) -> Recorded:
-        """Write what came of attempts; breakers that close let deliveries out."""
+        """Write the results of attempts; breakers that close release deliveries."""
         recorded = await super().record_webhooks(attempts, terms, done, now=now)
-        self._tell_all(attempts if recorded.acted else ())
+        self._announce_ready(attempts if recorded.acted else ())
         return recorded
 
     async def probe_webhooks(
@@ -243,24 +244,24 @@ class AnnouncingStore(SqlStore):
     ) -> bool:
         """Let one delivery at a time through an open breaker."""
         probed = await super().probe_webhooks(name, at_once=at_once, now=now)
-        self._tell_all([name] if probed else [])
+        self._announce_ready([name] if probed else [])
         return probed
 
-    # Telling
+    # Announcing
 
-    def _tell(self, seen: Gathered, conn: object | None) -> None:
+    def _announce(self, seen: Gathered, conn: object | None) -> None:
         if conn is None:
-            seen.tell(self.hub)
+            seen.announce_to(self.hub)
         elif (kind := _SESSIONS.of(conn)) is not None:
-            _tell_at_commit(kind.adapt(conn), self.hub, seen)
+            _announce_at_commit(kind.adapt(conn), self.hub, seen)
 
-    def _tell_graph(self, plan: Plan, conn: object | None) -> None:
+    def _announce_graph(self, plan: Plan, conn: object | None) -> None:
         if self.hub.listens:
             seen = Gathered()
             seen.watching(plan.jobs)
-            self._tell(seen, conn)
+            self._announce(seen, conn)
 
-    def _tell_all(self, ready: Collection[Any]) -> None:
+    def _announce_ready(self, ready: Collection[Any]) -> None:
         if ready and self.hub.listens:
             self.hub.announce(Wake(), len(ready))
 
@@ -277,8 +278,8 @@ _SESSIONS = Kinds[Any](
 )
 
 
-def _tell_at_commit(session: Any, announcer: Announcer, seen: Gathered) -> None:
-    """Have a session tell when it commits. What it rolls back may be told with a later commit."""
+def _announce_at_commit(session: Any, announcer: Announcer, seen: Gathered) -> None:
+    """Announce when a session commits. Jobs rolled back may be announced with a later commit."""
     pending = session.info.setdefault(_PENDING, {})
     pending.setdefault(announcer, Gathered()).merge(seen)
     if not event.contains(session, "after_commit", _committed):
@@ -289,4 +290,4 @@ def _committed(session: Any) -> None:
     if session.in_nested_transaction():  # a savepoint is released
         return
     for announcer, seen in session.info.pop(_PENDING, {}).items():
-        seen.tell(announcer)
+        seen.announce_to(announcer)

@@ -1,6 +1,6 @@
 """The store on SQL: `mutirao.ports.Store` over SQLAlchemy.
 
-It only decides which statements run together in one transaction; the statements themselves are in
+It only decides which statements run in one transaction; the statements themselves are in
 `statements`, `rules` and `dialects`.
 """
 
@@ -94,7 +94,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         self._runner = runner
         self._insistent = runner.having(again=True)  # not for writes of callers
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
-        self._apart = RowLocking(self._dialect.rules, self._insistent, runner)
+        self._locking = RowLocking(self._dialect.rules, self._insistent, runner)
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
@@ -192,8 +192,9 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         now: datetime | None = None,
     ) -> Beat:
         """Extend a worker's life."""
-        told = (worker, expiry, stuck, late, duty, now)
-        return await self._runner.alone(workers.beat, self._dialect, *told)
+        return await self._runner.alone(
+            workers.beat, self._dialect, worker, expiry, stuck, late, duty, now
+        )
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether a worker wants notifications."""
@@ -228,7 +229,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         now: datetime | None = None,
     ) -> list[Claim]:
         """Claim due jobs."""
-        claims = await self._apart.claim(
+        claims = await self._locking.claim(
             lambda most: self._apply(self._rules.claim, worker, lanes, most, without, now),
             lanes,
             limit,
@@ -255,7 +256,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         ) -> set[int]:
             return self._settling.settle(conn, worker, done, waiting, now)
 
-        return await self._apart.settle(settle, done, waiting)
+        return await self._locking.settle(settle, done, waiting)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Release jobs that were never started."""
@@ -373,7 +374,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
         return await self._history_of(
-            lambda: self._apart.order(
+            lambda: self._locking.order(
                 lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now),
                 which,
             ),
@@ -383,7 +384,7 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)
-        return await self._apart.order(
+        return await self._locking.order(
             lambda conn, which: _run_and_wake(
                 conn, self._dialect, job_admin.run_now, which, moment
             ),

@@ -1,8 +1,8 @@
 """Bulk operations: one transaction, or one per job if others hold some of the rows.
 
-Where a caller locks live rows as its calls come, and not in one order at its commit, whoever holds
-some rows may not wait for others: the two would wait for each other. So all are locked without
-waiting, or each in a transaction of its own, in which one may wait. See ADR 36.
+Where callers lock live rows as their calls come, and not in one order at their commit, a
+transaction that holds some rows must not wait for others: that would be a deadlock. So all rows are
+locked without waiting, or each in a transaction of its own, which may wait. See ADR 36.
 """
 
 import logging
@@ -20,8 +20,8 @@ from mutirao.model.limits.limits import Claimed, both
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
+from mutirao.sql.drivers.pipelining import in_one_transaction
 from mutirao.sql.drivers.steps import Query
-from mutirao.sql.drivers.together import together
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
 from mutirao.sql.statements import job_admin, limits
@@ -42,7 +42,7 @@ class Applying:
         """Apply a rule, in a transaction if the rules need one."""
         if (bracket := self._rules.bracket) is not None:
             return await self._insistent.insist(
-                lambda: self._runner.alone(together(bracket, rule(*args, **kwargs)))
+                lambda: self._runner.alone(in_one_transaction(bracket, rule(*args, **kwargs)))
             )
         if self._rules.in_transaction:
             return await self._insistent.run(applied, rule, *args, **kwargs)
@@ -51,7 +51,7 @@ class Applying:
     async def _patiently(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule that may take long. A single statement is in no transaction of ours.
 
-        Whoever prunes would wait for a machine that is paused within one.
+        Pruning would wait for a machine that is paused within one.
         """
         if self._rules.in_transaction:
             return await self._patient.run(applied, rule, *args, **kwargs)
@@ -90,10 +90,10 @@ class RowLocking:
 
         async def one_by_one() -> list[int]:
             found = await self.runner.run(job_admin.matching_live, which)
-            told = [await self.insistent.run(body, replace(which, ids=(id,))) for id in found]
-            return [id for ids in told for id in ids]
+            batches = [await self.insistent.run(body, replace(which, ids=(id,))) for id in found]
+            return [id for ids in batches for id in ids]
 
-        return await self._together(lambda runner: runner.run(body, which), one_by_one)
+        return await self._in_batch(lambda runner: runner.run(body, which), one_by_one)
 
     async def claim(
         self,
@@ -103,7 +103,7 @@ class RowLocking:
     ) -> list[Claim]:
         """Claim up to `limit` jobs by as many transactions as it takes.
 
-        What was claimed is returned although a later one fails: nobody would run it.
+        Claimed jobs are returned although a later transaction fails: nobody else would run them.
         """
         claims = await some(limit)
         again = getattr(claims, "again", False)
@@ -167,9 +167,9 @@ class RowLocking:
 
         if len(some) <= 1:
             return await one_by_one()
-        return await self._together(lambda runner: runner.run(body, *parts(some)), one_by_one)
+        return await self._in_batch(lambda runner: runner.run(body, *parts(some)), one_by_one)
 
-    async def _together(
+    async def _in_batch(
         self, all: Callable[[Runner], Awaitable[T]], one_by_one: Callable[[], Awaitable[T]]
     ) -> T:
         if self.rules.waits_while_holding:

@@ -59,15 +59,15 @@ class Settling:
         patient: bool = False,
     ) -> set[int]:
         """Write final outcomes; `beside` are other jobs that this transaction will settle."""
-        together = sorted([*beside, *(s.id for s in done)])
+        batch = sorted([*beside, *(s.id for s in done)])
         linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
         if linked:
             graphs.hold(conn, list(linked))
             succeeded = OutcomeKind.SUCCEEDED
             if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
-                graphs.lock_compensated(conn, self._dialect, failed, together)
+                graphs.lock_compensated(conn, self._dialect, failed, batch)
         awaited = beside or any(s.keyed for s in done)
-        held = together if awaited else ()
+        held = batch if awaited else ()
         settled = through(conn, self._rules.finish(done, now, held, patient=patient))
         if ended := [s for s in linked.values() if s.id in settled]:
             results.keep(conn, self._dialect, ended, now)

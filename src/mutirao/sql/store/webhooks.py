@@ -17,7 +17,7 @@ from mutirao.sql.store.locking import Applying, RowLocking
 class SqlWebhooks(Applying):
     """The part of `SqlStore` that implements `mutirao.ports.webhooks_api`."""
 
-    _apart: RowLocking
+    _locking: RowLocking
     _dialect: Dialect
     _intake: SqlIntake
 
@@ -35,7 +35,7 @@ class SqlWebhooks(Applying):
         now: datetime | None = None,
     ) -> None:
         """Create endpoints, or change those of their ids."""
-        await self._apart.limits(
+        await self._locking.limits(
             self._insistent, endpoints.put, self._dialect, asked, keep_secrets, now
         )
 
@@ -43,20 +43,19 @@ class SqlWebhooks(Applying):
         self, id: str, secret: str, *, keep: float, now: datetime | None = None
     ) -> bool:
         """Give an endpoint another secret."""
-        told = (self._dialect, id, secret, keep, now)
-        return await self._insistent.run(endpoints.rotate, *told)
+        return await self._insistent.run(endpoints.rotate, self._dialect, id, secret, keep, now)
 
     async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Remove an endpoint."""
-        return await self._apart.limits(self._patient, endpoints.remove, self._dialect, id, now)
+        return await self._locking.limits(self._patient, endpoints.remove, self._dialect, id, now)
 
     async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Hold deliveries to an endpoint."""
-        return await self._apart.limits(self._insistent, endpoints.pause, self._dialect, id, now)
+        return await self._locking.limits(self._insistent, endpoints.pause, self._dialect, id, now)
 
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
-        """Let deliveries to an endpoint out."""
-        return await self._apart.limits(self._patient, webhooks.resume, self._dialect, id, now)
+        """Release the deliveries held for an endpoint."""
+        return await self._locking.limits(self._patient, webhooks.resume, self._dialect, id, now)
 
     async def endpoints(self) -> list[EndpointRecord]:
         """List the endpoints."""
@@ -74,21 +73,21 @@ class SqlWebhooks(Applying):
         *,
         now: datetime | None = None,
     ) -> Recorded:
-        """Write what came of attempts; in a second transaction, what follows for breakers."""
+        """Write the results of attempts; in a second transaction, open or close breakers."""
         if all(each.ok for each in attempts):
             settled = await self._apply(self._rules.delivered, attempts, done, now)
             if settled is not None:
                 return Recorded(False, settled)
-        told = (self._dialect, attempts, terms, now)
-        judged = await self._insistent.run(webhooks.record, *told)
+        judged = await self._insistent.run(webhooks.record, self._dialect, attempts, terms, now)
         if judged:
             enqueue = self._intake.enqueue
-            rest = (self._dialect, enqueue, judged, terms, now)
-            await self._apart.limits(self._patient, webhooks.act, *rest)
+            await self._locking.limits(
+                self._patient, webhooks.act, self._dialect, enqueue, judged, terms, now
+            )
         return Recorded(bool(judged), set())
 
     async def doubt_endpoint(self, id: str) -> None:
-        """Let few be sent at once to an endpoint that is silent."""
+        """Limit an endpoint that is silent to few deliveries at once."""
         runner = self._insistent
         await runner.insist(lambda: runner.alone(webhooks.doubt, id))
 
@@ -100,6 +99,6 @@ class SqlWebhooks(Applying):
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
     ) -> bool:
         """Let one delivery at a time through an open breaker."""
-        return await self._apart.limits(
+        return await self._locking.limits(
             self._insistent, webhooks.probe, self._dialect, name, at_once, now
         )

@@ -1,4 +1,4 @@
-"""Values that a handler is given by annotation: factories, and the order in which they are called.
+"""Dependency injection: factories of values that a handler gets by annotation, and their order.
 
 A factory provides the type that its return annotation names; a generator's, the type that it
 yields. Its own parameters are provided, too, or the `Job`.

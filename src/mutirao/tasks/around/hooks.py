@@ -1,7 +1,6 @@
 """The code that runs around a handler, where the handler runs: in its thread, loop or process.
 
-Those are hooks and, inside of them, what it is given by factories
-(`mutirao.tasks.around.factories`).
+Those are hooks and, inside of them, the values from factories (`mutirao.tasks.around.factories`).
 
 A hook is a generator function that yields once, like a context manager. A plain one stands around
 plain functions, in their thread or child process; an asynchronous one around coroutines, in their
@@ -46,7 +45,7 @@ AsyncHook = Callable[[Job], AsyncIterator[None]]
 
 
 class Hooks:
-    """What stands around the handlers of an application: hooks, the first outermost; factories."""
+    """The code around the handlers of an application: hooks, the first outermost; factories."""
 
     def __init__(self) -> None:
         self.hooked = False

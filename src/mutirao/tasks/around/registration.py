@@ -1,4 +1,4 @@
-"""What an application registers around its jobs: middleware, hooks and factories."""
+"""Registers code around an application's jobs: middleware, hooks and factories."""
 
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -59,12 +59,12 @@ class HookRegistry:
         """Register a factory that provides the type of its return annotation to handlers.
 
         A parameter of that type, or with the default `PROVIDED`, is no argument of a call. The
-        factory is called for each attempt, at most once, where the handler runs: in its own
-        thread, event loop or child process, inside the hooks. A generator function provides what
-        it yields, once, and tears it down after the handler, however that has ended; the
-        handler's error is raised at the yield, and cannot be swallowed. Parameters of a factory
-        are provided as well, or annotated `Job`. Asynchronous factories are for coroutines only.
-        What a factory raises fails the attempt.
+        factory is called for each attempt, at most once, where the handler runs: in its own thread,
+        event loop or child process, inside the hooks. A generator function provides what it yields,
+        once, and tears it down after the handler, however that has ended; the handler's error is
+        raised at the yield, and cannot be swallowed. Parameters of a factory are provided as well,
+        or annotated `Job`. Asynchronous factories are for coroutines only. An error of a factory
+        fails the attempt.
 
         Raises:
             ConfigurationError: the annotations do not say what it provides and takes, another

@@ -1,1 +1,1 @@
-"""What a handler takes and returns: annotations, parameters, conversion."""
+"""The signatures of handlers: annotations, parameters, conversion of arguments and results."""

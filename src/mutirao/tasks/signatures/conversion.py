@@ -1,8 +1,8 @@
 """The conversion of values to JSON and back, by annotation: msgspec's, and pydantic's for models.
 
-msgspec reads a class that it does not know by a hook, but no union of several. What pydantic has
-to read as a whole is therefore replaced by a `StandIn`, and so is a dataclass or Struct with such a
-field.
+msgspec reads one class that it does not know by a hook, but no union of several. A type that
+pydantic must read as a whole is therefore replaced by a `StandIn`, and so is a dataclass or Struct
+with such a field.
 """
 
 import dataclasses
@@ -46,7 +46,7 @@ def decoder(kind: Any) -> "json.Decoder[Any]":
 
 
 def readable(annotation: Any) -> Any:
-    """Return an annotation such as msgspec can read values by.
+    """Return an annotation in a form by which msgspec can read values.
 
     Raises:
         NoForm: there is a class in it that JSON has no form for.
@@ -55,7 +55,7 @@ def readable(annotation: Any) -> Any:
     """
     models.check_models(annotation, set())
     kind = _readable(annotation, ())
-    for part in _told(inspect.type_info(kind), []):
+    for part in _parts_of(inspect.type_info(kind), []):
         if isinstance(part, inspect.CustomType) and not _has_form(part.cls):
             raise NoForm(f"JSON has no form for the type {part.cls.__name__}")
     return kind
@@ -67,7 +67,7 @@ class NoForm(TypeError):
 
 class _Anything(type):
     def __instancecheck__(cls, _: object) -> bool:
-        """Let msgspec take whatever `load` has made."""
+        """Return True, so that msgspec accepts every result of `load`."""
         return True
 
 
@@ -150,14 +150,14 @@ def _default(field: Any, none: object, **more: Any) -> Any:
     return msgspec.field(**{way: v for way, v in ways.items() if v is not none}, **more)
 
 
-def _told(part: Any, seen: list[Any]) -> list[Any]:
-    """Return all that msgspec tells of a type."""
+def _parts_of(part: Any, seen: list[Any]) -> list[Any]:
+    """Return a type as msgspec describes it, and all of its parts."""
     if isinstance(part, tuple):
         for each in part:
-            _told(each, seen)
+            _parts_of(each, seen)
     elif isinstance(part, inspect.Type | inspect.Field) and not any(part is s for s in seen):
         seen.append(part)
-        _told(tuple(getattr(part, name) for name in part.__struct_fields__), seen)
+        _parts_of(tuple(getattr(part, name) for name in part.__struct_fields__), seen)
     return seen
 
 

@@ -1,4 +1,4 @@
-"""pydantic models as arguments and results: their form in JSON, and what has none.
+"""pydantic models as arguments and results: their form in JSON, and models that have none.
 
 A model is written by alias, without computed fields, and read as JSON, so that strict models work.
 Nothing here imports pydantic before a type of the user's is pydantic's.
@@ -68,7 +68,7 @@ def fields_in_json(kind: "type[BaseModel]") -> dict[str, Any] | None:
     whole = kind.__pydantic_decorators__.model_serializers or kind.__pydantic_root_model__
     if whole or kind.model_config.get("extra") == "allow":
         return None
-    own = _serialized_apart(kind)
+    own = _with_serializer(kind)
     return {
         field.serialization_alias or name: Any if name in own else field.annotation
         for name, field in kind.model_fields.items()
@@ -92,7 +92,7 @@ def _check_model(kind: "type[BaseModel]", seen: set[type]) -> None:
     kind.model_rebuild()
     if kind.__pydantic_decorators__.model_serializers:
         return  # it alone knows what it writes; each call is read again when it is enqueued
-    own = _serialized_apart(kind)
+    own = _with_serializer(kind)
     for name, field in kind.model_fields.items():
         if (why := _loses(kind, name, field, own)) is not None:
             raise TypeError(f"the field {name!r} of the model {kind.__name__} {why}")
@@ -107,8 +107,8 @@ def _loses(kind: "type[BaseModel]", name: str, field: "FieldInfo", own: set[str]
     written = field.serialization_alias or name
     read = set(_names_read(kind, name, field))
     if written not in read:
-        told = ", ".join(map(repr, sorted(read))) or "a path"
-        return f"is written as {written!r} and read from {told}; give both one alias"
+        names = ", ".join(map(repr, sorted(read))) or "a path"
+        return f"is written as {written!r} and read from {names}; give both one alias"
     if name in own:
         return None
     inside = [
@@ -128,7 +128,7 @@ def _loses(kind: "type[BaseModel]", name: str, field: "FieldInfo", own: set[str]
     return None
 
 
-def _serialized_apart(kind: "type[BaseModel]") -> set[str]:
+def _with_serializer(kind: "type[BaseModel]") -> set[str]:
     """Return the names of the fields that have serializers of their own."""
     decorated = kind.__pydantic_decorators__.field_serializers.values()
     own = {name for each in decorated for name in each.info.fields}

@@ -1,8 +1,8 @@
 """The parameters of a handler: the injected `Job`, those that factories provide, and arguments.
 
-Which is which depends on annotations, and those may name what a module defines further down, or a
-type that a factory will provide. So what nothing can change is checked when the handler is
-registered (`decide`), and the rest when it is first used (`provided`).
+The kind depends on annotations, and those may name a type that a module defines further down, or
+that a factory will provide. So parameters that are certain are checked when the handler is
+registered (`decide`), and the others when it is first used (`provided`).
 """
 
 import inspect
@@ -35,7 +35,7 @@ class Parameters:
         self._task = task
         self._factories = factories
         self._unannotated = unannotated
-        self.told_apart_by: list[str] = []  # arguments
+        self.distinguished_by: list[str] = []  # arguments
 
     @cached_property
     def wants_job(self) -> bool:
@@ -50,7 +50,7 @@ class Parameters:
         provides by now. The others are arguments from now on.
 
         Raises:
-            InvalidTask: such a parameter cannot be given by name, or jobs are told apart by it;
+            InvalidTask: such a parameter cannot be given by name, or jobs are distinguished by it;
                 or an argument is of a type that JSON cannot carry.
         """
         found = {}
@@ -112,8 +112,10 @@ class Parameters:
             return (
                 "is provided, and callers may give any name; name the arguments instead of the `**`"
             )
-        if parameter.name in self.told_apart_by:
-            return "is provided, so jobs cannot be told apart by it; name an argument of the call"
+        if parameter.name in self.distinguished_by:
+            return (
+                "is provided, so jobs cannot be distinguished by it; name an argument of the call"
+            )
         return None
 
     def decide(self, *, with_result: bool = False) -> bool:
@@ -143,7 +145,7 @@ class Parameters:
         return not left
 
     def _is_open(self, name: str, kind: Any, not_provided: str | None) -> bool:
-        """Return whether only the future tells if an annotation can be read."""
+        """Return whether it is still open if an annotation can be read."""
         try:
             self._readable(name, kind)
         except InvalidTask as refused:

@@ -1,6 +1,6 @@
 """Subscribers: tasks whose jobs are deliveries of publications.
 
-The claim of a delivery brings what was published, and where (`mutirao.ports.records_api`).
+The claim of a delivery brings the payload and the topic (`mutirao.ports.records_api`).
 """
 
 from collections.abc import Callable, Mapping
@@ -58,8 +58,8 @@ class Subscriber(Task[P, R]):
         """Set the parts.
 
         Raises:
-            InvalidTopic, InvalidSubscription: it is told of what cannot be.
-            InvalidTask: it takes what is not told.
+            InvalidTopic, InvalidSubscription: its topic or its options are invalid.
+            InvalidTask: it takes an argument that no event has.
         """
         check_id(id)
         of_task, self._terms = separated(terms)
@@ -68,8 +68,9 @@ class Subscriber(Task[P, R]):
         self._topic = topic
         kind = topic.kind if isinstance(topic, Topic) else Any
         own = self.subscription  # checks it
-        told = app._surroundings.factories, None if own is None else own.topic, kind
-        self.signature: DeliverySignature = DeliverySignature(function, id, *told)
+        self.signature: DeliverySignature = DeliverySignature(
+            function, id, app._surroundings.factories, None if own is None else own.topic, kind
+        )
 
     def __repr__(self) -> str:
         return f"<Subscriber {self.name!r} of {self.__module__}.{self.__qualname__}>"
@@ -90,10 +91,10 @@ class Subscriber(Task[P, R]):
         return replace(usual, backoff=partial(_wait, args, usual.backoff))
 
     def _check_counted(self) -> None:
-        """Raise InvalidTask if deliveries are told apart by an argument: theirs is in another job.
+        """Raise InvalidTask if deliveries are distinguished by an argument.
 
-        What was published is stored once, and read when a delivery is claimed: it is counted
-        before that.
+        The payload is stored once, in the publication, and read when a delivery is claimed: after
+        it was counted.
         """
         by = [self.options.fair_by, *(each.by for each in self.options.limits)]
         if wrong := [each for each in by if each not in (None, *Whose._fields)]:
@@ -162,18 +163,18 @@ class DeliverySignature(WholeSignature):
 
     def _check_parameters(self, hints: Mapping[str, Any], unresolved: set[str]) -> None:
         by_name = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
-        told = [
+        taken = [
             each
             for each in self._after_job(dict(hints))
             if hints.get(each.name) is not Event
             and not self._is_provided(each, hints.get(each.name, Any))
         ]
-        if len(told) > 1 or any(each.kind not in by_name for each in told):
+        if len(taken) > 1 or any(each.kind not in by_name for each in taken):
             raise InvalidTask(
-                f"the subscriber {self._task!r} takes {', '.join(str(each) for each in told)}; it"
+                f"the subscriber {self._task!r} takes {', '.join(str(each) for each in taken)}; it"
                 " may take one argument, which is what was published, and `event: Event`"
             )
-        for each in told:
+        for each in taken:
             kind = hints.get(each.name, Any)
             fits = kind == self._kind or kind in _PLAIN or get_origin(kind) in _PLAIN
             if each.name not in unresolved and self._kind not in _PLAIN and not fits:
@@ -183,12 +184,12 @@ class DeliverySignature(WholeSignature):
                 )
 
     def _decoder_of(self, fields: list[tuple[str, Any, Any]]) -> "msgspec.json.Decoder[Any]":
-        told = [
+        parts = [
             (name, kind, msgspec.field(name="event" if kind is Event else "payload"))
             for name, kind, _ in fields
         ]
         name = f"{self._task}_delivery"
-        return decoder(msgspec.defstruct(name, told, kw_only=True))
+        return decoder(msgspec.defstruct(name, parts, kw_only=True))
 
 
 def _wait(args: str, usual: BackoffFunction, attempt: int, error: BaseException | None) -> float:

@@ -45,7 +45,7 @@ _WITH_KEY = (OnConflict.KEEP, OnConflict.REPLACE, OnConflict.RERUN)
 
 
 class SubscriptionTerms(TypedDict, total=False):
-    """Which publications on its topic a subscription is told of.
+    """Select the publications of a topic that a subscription gets.
 
     Parameters:
         tenant: only what is published for this tenant; unless given for any, and for none.
@@ -82,7 +82,7 @@ class PutTerms(SubscriptionTerms, total=False):
             says.
         retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of which
             there is one more: `[5, 60, 3600]`; none for one attempt. Unless given the subscriber's.
-            What that says of certain errors (`only`, `never`, `by_type`) it says of these, too.
+            Its terms for certain errors (`only`, `never`, `by_type`) apply to these, too.
     """
 
     limit: Limit | Iterable[Limit]
@@ -215,9 +215,9 @@ def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Uniq
     _check_names_field(key, topic, "key")
     if usual.supersede is not None or usual.on_conflict is OnConflict.ERROR:
         raise InvalidSubscription(
-            f"subscription {id!r} has a key, and its task a supersede rule, which compares what"
-            f" deliveries have not, or on_conflict={OnConflict.ERROR.value!r}, and nobody to tell;"
-            f" give {', '.join(map(repr, map(str, _WITH_KEY)))}"
+            f"subscription {id!r} has a key, and its task a supersede rule, which compares"
+            f" arguments that deliveries have not, or on_conflict={OnConflict.ERROR.value!r}, and"
+            f" nobody gets that error; give {', '.join(map(repr, map(str, _WITH_KEY)))}"
         )
     check_unique(usual)
     return usual if usual.scope is not None else replace(usual, scope=scope_of(id))

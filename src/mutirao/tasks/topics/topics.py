@@ -1,4 +1,4 @@
-"""Topics: tasks whose jobs are publications. See `subscribers` for those who are told of them.
+"""Topics: tasks whose jobs are publications. See `subscribers` for those who get them.
 
     orders = app.topic("order.placed", OrderPlaced)
 
@@ -8,7 +8,7 @@
     orders.publish(OrderPlaced(7), conn=session)
 
 A worker makes the deliveries of a publication; nobody calls the function of its task. The claim of
-a delivery brings what was published, and where (`mutirao.ports.records_api`).
+a delivery brings the payload and the topic (`mutirao.ports.records_api`).
 """
 
 from collections.abc import Iterable
@@ -128,8 +128,8 @@ class Topic(Task[[Any], None], Generic[T]):
 def _patient(options: TaskOptions) -> TaskOptions:
     """Return options of a topic that are not the application's for handlers.
 
-    Deliveries are made by us and may be made again, and who is not told of a publication that was
-    given up never is.
+    Deliveries are made by our own code and may be made again; a subscriber that lacks its delivery
+    when the publication is given up never gets it.
     """
     retry, timeout = options.retry or OF_PUBLICATIONS, options.timeout or inf
     return replace(options, retry=retry, timeout=timeout)

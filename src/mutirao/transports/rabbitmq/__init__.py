@@ -36,7 +36,7 @@ try:
     from mutirao.transports.rabbitmq import topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
-    from mutirao.transports.rabbitmq.events import EventTeller, dropped_lately, listening
+    from mutirao.transports.rabbitmq.events import EventPublisher, dropped_lately, listening
     from mutirao.transports.rabbitmq.graveyard import Graveyard
     from mutirao.transports.rabbitmq.links import CALL_LIMIT, Links
     from mutirao.transports.rabbitmq.sending import parcel_of
@@ -48,7 +48,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
 
 LONGEST_DELAY = 86_400.0  # seconds; what waits longer belongs in a store, where people see it
 DELIVERY_LIMIT = 20
-MAX_SIZE = 16 << 20  # bytes: what RabbitMQ 4 takes unless it is told otherwise
+MAX_SIZE = 16 << 20  # bytes: what RabbitMQ 4 takes unless it is configured otherwise
 WINDOW = 2_000  # messages under way at once; more would be held twice in memory
 
 __all__ = ["RabbitMQ"]
@@ -56,7 +56,7 @@ __all__ = ["RabbitMQ"]
 
 @dataclass(frozen=True)
 class RabbitOptions:
-    """What `RabbitMQ` describes. Raises ConfigurationError if an option is out of range."""
+    """The options of `RabbitMQ`. Raises ConfigurationError if an option is out of range."""
 
     url: str = field(default="", repr=False)  # it may have a password
     prefix: str = "mutirao"
@@ -78,8 +78,8 @@ class RabbitOptions:
 class RabbitMQ:
     """A RabbitMQ broker, for `Mutirao(transports={"mail": RabbitMQ("amqp://…")})`.
 
-    What is None is said by MUTIRAO_RABBITMQ_URL and so on, which are read when a queue is first
-    used; unless they say it, it is what docs/rabbitmq.md has as usual.
+    An option that is None comes from MUTIRAO_RABBITMQ_URL and so on, which are read when a queue is
+    first used; without these it has the default of docs/rabbitmq.md.
 
     Parameters:
         url: `amqp://user:password@host:port/vhost`, or `amqps://` for TLS.
@@ -90,7 +90,7 @@ class RabbitMQ:
             it up; a worker does so after ten.
         max_size: the maximum bytes of a message's arguments; not above what the broker takes. What
             others have published and is larger is dead, unread.
-        events: tell of the life-cycle events of its jobs; see `app.events`.
+        events: publish the life-cycle events of its jobs; see `app.events`.
         queue: a queue of other programs to consume, for `@app.consumer`; nothing of it is changed.
 
     Raises:
@@ -132,7 +132,9 @@ class RabbitMQ:
         self.source = queue
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
         self._met = set[str]()  # what was there
-        self._told: WeakKeyDictionary[asyncio.AbstractEventLoop, EventTeller] = WeakKeyDictionary()
+        self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, EventPublisher] = (
+            WeakKeyDictionary()
+        )
 
     @cached_property
     def _options(self) -> RabbitOptions:
@@ -145,12 +147,12 @@ class RabbitMQ:
 
     @property
     def tells(self) -> bool:
-        """Whether it tells of events."""
+        """Whether it publishes job events."""
         return self._options.events
 
     @property
     def events_dropped(self) -> int:
-        """How many events were not told in this process."""
+        """How many events were not published by this process."""
         return self._drops.number
 
     @cached_property
@@ -200,7 +202,7 @@ class RabbitMQ:
     async def compare(self, queues: Sequence[str]) -> list[Difference]:
         """Return what is missing or otherwise; see `Transport.compare`.
 
-        Bindings are not compared: AMQP does not tell of them. `declare` makes those that lack.
+        Bindings are not compared: AMQP cannot list them. `declare` makes the missing ones.
         """
         channel = self._here().channel
         found = await places.compare(self._topology.of_queues(queues), channel)
@@ -219,7 +221,7 @@ class RabbitMQ:
 
     @asynccontextmanager
     async def announcements(self) -> AsyncIterator[RabbitAnnouncements]:
-        """Listen to what workers tell; see `Announces.announcements`."""
+        """Listen to the announcements of workers; see `Announces.announcements`."""
         links = self._here()
         async with links.channel(consuming=True) as channel:
             announcements = RabbitAnnouncements(links, self._topology, channel)
@@ -227,7 +229,7 @@ class RabbitMQ:
             yield announcements
 
     async def start_schedule(self, schedule: str) -> None:
-        """Have a schedule go on; see `KeepsSchedules.start_schedule`."""
+        """Start a schedule; see `KeepsSchedules.start_schedule`."""
         await put_token(self._here(), self._topology, schedule, order_to_start())
 
     async def token_of(self, schedule: str) -> bytes | None:
@@ -262,8 +264,8 @@ class RabbitMQ:
 
     async def _count(self, name: str) -> int:
         async with self._here().channel() as channel:
-            told = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-        return told.message_count or 0
+            answer = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+        return answer.message_count or 0
 
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
@@ -278,23 +280,23 @@ class RabbitMQ:
         return await Graveyard(self._here(), self._topology, queue).drop(ids)
 
     async def dropped(self) -> Dropped | None:
-        """Return what was not told lately; see `TellsEvents.dropped`."""
+        """Return how many events were dropped lately; see `TellsEvents.dropped`."""
         return await dropped_lately(self._here(), self._topology)
 
     def tell(self, event: JobEvent) -> None:
-        """Tell an event soon; see `TellsEvents.tell`."""
+        """Publish an event soon; see `TellsEvents.tell`."""
         loop = asyncio.get_running_loop()
-        teller = self._told.get(loop)
-        if teller is None:
-            teller = EventTeller(self._here(), self._topology, self._drops)
-            self._told[loop] = teller
-        teller.tell(event)
+        publisher = self._publishers.get(loop)
+        if publisher is None:
+            publisher = EventPublisher(self._here(), self._topology, self._drops)
+            self._publishers[loop] = publisher
+        publisher.add(event)
 
     @asynccontextmanager
     async def listen(
         self, filters: Sequence[EventKey], feed: EventFeed
     ) -> AsyncIterator["asyncio.Future[TransportError]"]:
-        """Have events come into a feed; see `TellsEvents.listen`.
+        """Put events into a feed; see `TellsEvents.listen`.
 
         By a connection of its own: a worker that ends closes those of its event loop.
         """
@@ -310,8 +312,8 @@ class RabbitMQ:
         loop = asyncio.get_running_loop()
         if (links := self._links.get(loop)) is None or links.consumers:
             return
-        if teller := self._told.pop(loop, None):
-            await teller.close()
+        if publisher := self._publishers.pop(loop, None):
+            await publisher.close()
         del self._links[loop]
         await links.close()
 
@@ -319,9 +321,9 @@ class RabbitMQ:
     async def _made_again(
         self, what: str, make: Callable[[], Awaitable[Sequence[str]]]
     ) -> AsyncIterator[None]:
-        """Have made again what this process has met at the broker before, and is gone.
+        """Declare again what this process has seen at the broker before and is gone now.
 
-        What it has never met is for people to declare.
+        People declare what it has never seen.
 
         Raises:
             TransportUnavailable: it was gone, and is there now.

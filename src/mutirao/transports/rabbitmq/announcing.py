@@ -1,7 +1,7 @@
-"""What workers tell each other: an exchange that passes it to a queue of each of them.
+"""Announcements between workers: a fanout exchange with a queue for each worker.
 
-Such a queue is the connection's own and ends with it. It keeps nothing that matters: what is told
-is told again and again.
+Such a queue is exclusive to its connection and ends with it. Nothing of value is lost then:
+announcements are repeated.
 """
 
 import asyncio
@@ -39,11 +39,11 @@ class RabbitAnnouncements:
         await self._channel.basic_consume(name, self._on_message, no_ack=True, timeout=CALL_LIMIT)
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what somebody tells; see `Announcements.receive`."""
+        """Wait for an announcement; see `Announcements.receive`."""
         return await self._come.next_within(seconds)
 
     async def tell(self, body: bytes) -> None:
-        """Tell all that listen; see `Announcements.tell`."""
+        """Send an announcement; see `Announcements.tell`."""
         properties = Basic.Properties(content_type="application/json")
         if error := await self._links.publish(Parcel(self._exchange, "", body, properties)):
             raise error

@@ -115,8 +115,8 @@ class RabbitConsumer:
             else:
                 about = self._topology, self._queue, self._held[tag]
                 sending.append((n, publish(self._links, *about, each, parcel)))
-        told = await asyncio.gather(*(each for _, each in sending))
-        for (n, _), error in zip(sending, told, strict=True):
+        errors = await asyncio.gather(*(each for _, each in sending))
+        for (n, _), error in zip(sending, errors, strict=True):
             results[n], delivery = error, settlings[n].delivery
             if error is None:
                 done.append(delivery.tag)
@@ -163,7 +163,7 @@ class RabbitConsumer:
             self._base, self._base_tag = prefetch, await self._consume(prefetch)
 
     async def stop(self) -> None:
-        """Have no more handed out; see `Consumer.stop`."""
+        """Hand out no more; see `Consumer.stop`."""
         if not self._come.ended:
             self._come.ended = True
             await self._cancel(self._base_tag)
@@ -181,13 +181,13 @@ class RabbitConsumer:
             return await self._links.consume(self._channel, name, taker)
         except FAILURES as error:
             raise_if_other(error)
-            told = self._links.translated(error)
-            if name == source and isinstance(told, TransportMismatch):
+            failure = self._links.translated(error)
+            if name == source and isinstance(failure, TransportMismatch):
                 raise TransportMismatch(
                     f"queue {name!r} cannot be consumed: {error}; it is of other programs, which"
                     " are to make it, and to let this user read it"
                 ) from None
-            raise told from error
+            raise failure from error
 
     async def _cancel(self, tag: str | None) -> None:
         if tag is None or self._come.broken is not None:
@@ -222,11 +222,11 @@ class RabbitConsumer:
 
     def _take(self, message: Arrived, read: Read) -> None:
         """Hand out what a message is, or send it on if it is not for a handler now."""
-        told = read(self._topology, self._queue, message)
-        if isinstance(told, Parcel):
-            self._start_sending(message.tag, told)
+        found = read(self._topology, self._queue, message)
+        if isinstance(found, Parcel):
+            self._start_sending(message.tag, found)
         else:
-            self._hand_out(told)
+            self._hand_out(found)
 
     def _keeps(self, message: Arrived) -> bool:
         """Return whether a large body is kept: if no other one is."""
@@ -281,13 +281,13 @@ class RabbitConsumer:
     async def _look(self) -> tuple[int, int]:
         """Return how many messages wait though this consumer holds none, and the consumers.
 
-        Of what waits in a queue of ours its broker would hand some out. In one of other programs it
-        may be for others: for those of a higher priority, or for its single active consumer.
+        The broker would hand out messages that wait in a queue of ours. Those in a queue of other
+        programs may be for consumers of a higher priority, or for its single active consumer.
         """
         source = self._topology.source
         name = source or self._topology.queue(self._queue)
-        told = await self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-        return (0 if source else told.message_count or 0), told.consumer_count or 0
+        answer = await self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+        return (0 if source else answer.message_count or 0), answer.consumer_count or 0
 
     def _hand_out(self, delivery: Delivery) -> None:
         self._arrived = True
@@ -370,7 +370,7 @@ class RabbitConsumer:
         )
 
     def _end_without_queue(self) -> None:
-        """Let end what was received: nobody else can have it. The rest went with the queue."""
+        """Let received messages finish: nobody else can get them. The rest went with the queue."""
         if self._come.broken is None:
             self._come.broken = TransportUnavailable("the queue that is consumed was deleted")
             self._deleted = True

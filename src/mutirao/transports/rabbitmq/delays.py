@@ -1,8 +1,8 @@
-"""Which delay queues a delay goes through. Pure functions.
+"""Splits a delay into the periods of the delay queues. Pure functions.
 
 A delay queue has one period for all of its messages, so that none waits behind a longer one. A
-delay is a sum of periods: each time one has passed, the consumer that gets the message sends it on
-with the rest, or hands it out if there is none.
+delay is a sum of periods: after each, the consumer that gets the message publishes it to the next
+queue, or hands it out if the delay is over.
 """
 
 from typing import NamedTuple

@@ -1,12 +1,13 @@
-"""Deliveries, taken from what a broker sends before aiormq reads it.
+"""Parses deliveries from the bytes of a broker before aiormq reads them, for speed.
 
 aiormq passes each frame through a stream, a queue and two coroutines, and starts a task for each
 message: more than half of the processor time that a worker took for a short job (docs/adr/0076). So
-a connection that consumes cuts into frames what comes. Those of deliveries are put together and
-handed over at once; all others are aiormq's, and answer what it has asked.
+a consuming connection cuts the incoming bytes into frames itself. Frames of deliveries are joined
+to messages and handed over at once; all other frames go to aiormq.
 
-aiormq closes a connection on which it cannot read what stands beside a body, and the broker hands
-that out again. So the properties of all other messages are wrapped before it sees them.
+aiormq closes a connection on which it cannot read the properties of a message, and the broker then
+delivers that message again. So the properties of all other messages are wrapped before it sees
+them.
 """
 
 import asyncio
@@ -27,7 +28,7 @@ AROUND = HEAD.size + 1  # bytes of a frame beside its payload: the head, and an 
 METHOD, HEADER, BODY, HEARTBEAT = KINDS = 1, 2, 3, 8
 FRAME_END = 0xCE
 DELIVER = Basic.Deliver.index.to_bytes(4)
-# What else a message follows: one that was got, or that no queue has taken.
+# The other methods that a message follows: it was got, or returned as no queue has taken it.
 CONTENT = (DELIVER, Basic.GetOk.index.to_bytes(4), Basic.Return.index.to_bytes(4))
 BEFORE = 12  # bytes of a frame before the properties: the class, the weight and the size
 # aiormq closes a connection on which it reads nothing, and brokers send no heartbeats while there
@@ -36,7 +37,7 @@ SIGN_OF_LIFE, SIGN_EVERY = Heartbeat().marshal(), 1.0  # seconds
 
 
 class Taker(NamedTuple):
-    """Who takes the deliveries to one consumer. Neither function may raise.
+    """The callbacks of one consumer. Neither may raise.
 
     Parameters:
         take: takes what has come.
@@ -90,8 +91,8 @@ class Arrived:
         """
         found, problem = self._read
         if problem is not None:
-            told = f"{type(problem).__name__}: {problem}"
-            raise Unreadable(f"its properties are not those of AMQP 0.9.1: {told}") from problem
+            cause = f"{type(problem).__name__}: {problem}"
+            raise Unreadable(f"its properties are not those of AMQP 0.9.1: {cause}") from problem
         return found
 
     @property
@@ -118,7 +119,7 @@ class Arrived:
 
 
 class DeliveryStream(asyncio.StreamReader):
-    """What a broker sends, without what is delivered to `takers`, who are called with it."""
+    """The bytes from a broker without the deliveries to `takers`, which get them by a call."""
 
     def __init__(self, takers: Takers) -> None:
         self._clock = asyncio.get_running_loop()
@@ -198,8 +199,8 @@ class DeliveryStream(asyncio.StreamReader):
     def _wrap(self, channel: int, payload: bytes) -> bytes:
         """Return the frame of properties that aiormq can read in place of any."""
         self._unwrapped.discard(channel)
-        told = payload[:BEFORE] + fields.wrapped(payload[BEFORE:])
-        return HEAD.pack(HEADER, channel, len(told)) + told + bytes([FRAME_END])
+        wrapped = payload[:BEFORE] + fields.wrapped(payload[BEFORE:])
+        return HEAD.pack(HEADER, channel, len(wrapped)) + wrapped + bytes([FRAME_END])
 
     def _sign_of_life(self) -> bytes:
         now = self._clock.time()
@@ -209,8 +210,8 @@ class DeliveryStream(asyncio.StreamReader):
         return SIGN_OF_LIFE
 
 
-class OpensApart(TransportFactory):
-    """Opens connections whose deliveries to `takers` are apart from all else."""
+class SeparatesDeliveries(TransportFactory):
+    """Opens connections that hand deliveries to `takers` and everything else to aiormq."""
 
     def __init__(self, takers: Takers) -> None:
         self._takers = takers

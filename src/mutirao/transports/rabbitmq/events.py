@@ -1,7 +1,7 @@
 """Events by RabbitMQ: messages of a topic exchange that are not confirmed and not kept.
 
-A message has the events of one key that came within a tenth of a second, as a JSON array. It has a
-connection of its own, so that a broker which takes nothing holds up no job.
+A message holds the events of one key within a tenth of a second, as a JSON array. Events have a
+connection of their own, so that a broker which takes nothing holds up no job.
 """
 
 import asyncio
@@ -21,52 +21,52 @@ from pamqp.commands import Basic
 from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import SAY_EVERY, Dropped, Drops, EventFeed
+from mutirao.transports.event_buffer import Bundle, EventBuffer
 from mutirao.transports.rabbitmq import fields
 from mutirao.transports.rabbitmq.hand import hand_in
 from mutirao.transports.rabbitmq.links import CALL_LIMIT, FAILURES, Links, raise_if_other
 from mutirao.transports.rabbitmq.topology import DROPPED, Topology, word_of
-from mutirao.transports.telling import Bundle, EventBuffer
 
 LINGER = 0.1  # seconds that events wait for others
-SEND_LIMIT = 5.0  # seconds in which the broker takes what is told, or it is dropped
+SEND_LIMIT = 5.0  # seconds in which the broker takes a message, or it is dropped
 AGAIN_AFTER = 1.0  # seconds until it is tried again
-LAST_LIMIT = 1.0  # seconds to tell what is left at the end
+LAST_LIMIT = 1.0  # seconds to publish what is left at the end
 TRANSIENT = 1
 UNFIT = (msgspec.MsgspecError, ValueError, RecursionError)
-TELLER, FIRST = "mutirao-teller", "mutirao-first"
+PUBLISHER, FIRST = "mutirao-teller", "mutirao-first"
 LONGEST_WORD = 100  # bytes of a name in a routing key, which has 255 at most
 # Of a listener's queue, for one that reads slowly: messages, and their bytes.
 MOST_UNREAD, MOST_BYTES = 10_000, 16 << 20
 
 
-class EventTeller:
-    """What tells the events of one event loop."""
+class EventPublisher:
+    """Publishes the events of one event loop."""
 
     def __init__(self, links: Links, topology: Topology, drops: Drops) -> None:
         self._links, self._exchange, self._drops = links, topology.events, drops
         self._waiting = EventBuffer(drops)
-        self._teller = uuid4().hex
+        self._publisher = uuid4().hex
         self._channel: AbstractChannel | None = None
-        self._telling: asyncio.Task[None] | None = None
+        self._publishing: asyncio.Task[None] | None = None
         self._note_at = 0.0
 
-    def tell(self, event: JobEvent) -> None:
-        """Tell an event soon."""
+    def add(self, event: JobEvent) -> None:
+        """Add an event that is published soon."""
         self._waiting.add(event)
-        if self._telling is None or self._telling.done():
+        if self._publishing is None or self._publishing.done():
             loop = asyncio.get_running_loop()
-            self._telling = loop.create_task(self._tell(), context=Context())
+            self._publishing = loop.create_task(self._publish_all(), context=Context())
 
     async def close(self) -> None:
-        """Tell what is left."""
-        if self._telling is not None:
-            self._telling.cancel()
-            await asyncio.wait([self._telling])
+        """Publish what is left."""
+        if self._publishing is not None:
+            self._publishing.cancel()
+            await asyncio.wait([self._publishing])
         with suppress(TimeoutError):
             async with asyncio.timeout(LAST_LIMIT):
                 await self._send()
 
-    async def _tell(self) -> None:
+    async def _publish_all(self) -> None:
         while self._waiting:
             await asyncio.sleep(LINGER)
             try:
@@ -74,7 +74,7 @@ class EventTeller:
                     sent = await self._send()
             except TimeoutError:
                 sent = False
-                await self._links.drop("tells")  # with what it has not taken
+                await self._links.drop("events")  # with what it has not taken
             if not sent:
                 await asyncio.sleep(AGAIN_AFTER)
 
@@ -109,10 +109,10 @@ class EventTeller:
 
     async def _publish(self, bundle: Bundle) -> None:
         if self._channel is None or self._channel.is_closed:
-            self._channel = await self._links.opened("tells", confirms=False)
+            self._channel = await self._links.opened("events", confirms=False)
             # Without confirms nothing else says that it is missing.
             await self._channel.exchange_declare(self._exchange, passive=True, timeout=CALL_LIMIT)
-        headers: Any = {TELLER: self._teller, FIRST: bundle.first}
+        headers: Any = {PUBLISHER: self._publisher, FIRST: bundle.first}
         await self._channel.basic_publish(
             msgspec.json.encode(bundle.events),
             exchange=self._exchange,
@@ -136,10 +136,10 @@ async def listening(
 
     async def on_message(message: DeliveredMessage) -> None:
         headers = fields.unwrapped(message.header.properties).headers or {}
-        with suppress(*UNFIT):  # it is nobody's who tells events
+        with suppress(*UNFIT):  # not from a publisher of events
             events = msgspec.json.decode(message.body, type=list[JobEvent])
             if events:
-                feed.put(str(headers.get(TELLER)), int(str(headers.get(FIRST))), events)
+                feed.put(str(headers.get(PUBLISHER)), int(str(headers.get(FIRST))), events)
 
     async def cancelled(_: object) -> None:
         end(TransportUnavailable("the broker has ended the consumer of events"))
@@ -159,11 +159,11 @@ async def listening(
 
 
 async def dropped_lately(links: Links, topology: Topology) -> Dropped | None:
-    """Return the sum of what tellers have noted; see `TellsEvents.dropped`."""
+    """Return the sum of the drops that publishers have noted; see `TellsEvents.dropped`."""
     found: list[Dropped] = []
     async with hand_in(links, topology.events) as hand:
         async for each in hand.take(None):
-            with suppress(*UNFIT):  # it is nobody's who tells events
+            with suppress(*UNFIT):  # not from a publisher of events
                 found.append(msgspec.json.decode(each.body, type=Dropped))
     if not found:
         return None

@@ -1,8 +1,8 @@
-"""The properties of a message, which keep byte for byte what nobody changes.
+"""The properties of a message: unchanged ones are sent on byte for byte.
 
-pamqp writes a text that is not UTF-8, a number of 64 bits, a moment in milliseconds otherwise than
-it has read it, or not at all. What another program said beside its body is not ours to change: so a
-property, and a header, is read, and sent on as the bytes that it came as. Ours are written here.
+pamqp writes a text that is not UTF-8, a 64-bit number or a moment in milliseconds otherwise than it
+has read it, or not at all. Properties and headers of other programs are not ours to change: they
+are sent on as the bytes that came. Our own are encoded here.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -106,7 +106,7 @@ def _value(name: str, part: bytes, found: Properties, problems: list[Exception])
             found._fields = _entries(part, problems)
             return {name: kept.value for name, kept in found._fields.items()}
         return _READ[Basic.Properties.amqp_type(name)](part)
-    except Exception as error:  # noqa: BLE001 (whatever the client raises: it is told)
+    except Exception as error:  # noqa: BLE001 (whatever the client raises is reported)
         problems.append(error)
         return None
 
@@ -147,7 +147,7 @@ def _entries(table: bytes, problems: list[Exception]) -> dict[str, _Kept]:
 def _read_field(part: bytes, problems: list[Exception]) -> Any:
     try:
         return decode.embedded_value(part)[1]
-    except Exception as error:  # noqa: BLE001 (whatever the client raises: it is told)
+    except Exception as error:  # noqa: BLE001 (whatever the client raises is reported)
         problems.append(error)
         return Unread()
 
@@ -161,10 +161,10 @@ def _counted(kind: bytes, table: bytes, at: int) -> int:
 def _table(headers: Mapping[str, Any], kept: Mapping[str, _Kept]) -> bytes:
     parts = list[bytes]()
     for name, value in headers.items():
-        told = name.encode(errors="surrogateescape")
+        encoded = name.encode(errors="surrogateescape")
         known = kept.get(name)
         same = known is not None and known.value is value
-        parts += bytes([len(told)]), told, known.raw if known and same else _field(value)
+        parts += bytes([len(encoded)]), encoded, known.raw if known and same else _field(value)
     table = b"".join(parts)
     return LENGTH.pack(len(table)) + table
 

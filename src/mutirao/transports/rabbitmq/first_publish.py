@@ -32,21 +32,21 @@ class Knocking:
                 return await self._ask(exchange, send)
             if (refused := await asyncio.shield(asked)) is not None:
                 return refused
-        told = await send()
-        if told is not None and _is_shut(told):
+        failure = await send()
+        if failure is not None and _is_shut(failure):
             self._open.discard(exchange)
-        return told
+        return failure
 
     async def _ask(self, exchange: str, send: Send) -> TransportError | None:
         asked = self._asked[exchange] = asyncio.get_running_loop().create_future()
         refused = None
         try:
-            told = await send()
-            if told is None or (isinstance(told, TransportMismatch) and not _is_shut(told)):
+            error = await send()
+            if error is None or (isinstance(error, TransportMismatch) and not _is_shut(error)):
                 self._open.add(exchange)  # it is there, if nothing is bound to it
-            elif _is_shut(told) or isinstance(told, TransportUnavailable):
-                refused = told
-            return told
+            elif _is_shut(error) or isinstance(error, TransportUnavailable):
+                refused = error
+            return error
         finally:
             del self._asked[exchange]
             asked.set_result(refused)

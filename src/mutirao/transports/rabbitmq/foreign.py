@@ -1,8 +1,8 @@
-"""The form of messages of other programs while we have them: as they came, with notes beside.
+"""Messages of other programs that are retried or dead: unchanged, with notes in headers of ours.
 
 The body and the properties stay as their publisher made them, so that a decoder reads the same at
-each attempt, and people among the dead. Our notes are headers with our prefix. One that has no id
-gets one of ours, as the client would make one up at each publishing.
+each attempt, and people among the dead. Our notes are headers with our prefix. A message without an
+id gets one here: the client would make up another at each publishing.
 """
 
 from collections.abc import Mapping
@@ -54,17 +54,17 @@ def foreign_of(message: Arrived) -> ForeignMessage:
 
 
 def going_on(
-    message: Arrived, told: Message, read: ForeignMessage, rest: float
+    message: Arrived, next_message: Message, read: ForeignMessage, rest: float
 ) -> Basic.Properties:
-    """Return the properties with which a message comes again, as `told` says.
+    """Return the properties with which a message comes again, as `next_message` says.
 
     `read`: what a decoder was given. `rest`: seconds of the delay after its first step.
     """
     headers = _noted(message)
-    headers |= {f"{KEPT}{name}": value for name, value in told.headers.items()}
-    if told.attempt != 1:
-        headers[wire.ATTEMPT] = told.attempt
-    headers |= wire.losses_of(told)
+    headers |= {f"{KEPT}{name}": value for name, value in next_message.headers.items()}
+    if next_message.attempt != 1:
+        headers[wire.ATTEMPT] = next_message.attempt
+    headers |= wire.losses_of(next_message)
     if rest:
         headers[wire.WAIT] = rest
     return _named(message, read.id, headers)

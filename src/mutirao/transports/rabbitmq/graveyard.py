@@ -1,4 +1,4 @@
-"""The dead messages of a queue: looked at, returned, dropped."""
+"""Reads, returns and drops the dead messages of a queue."""
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -25,8 +25,8 @@ class Graveyard:
         found: list[DeadMessage] = []
         async with self._hand() as hand:
             async for each in hand.take(most):
-                told = each.properties, each.body[:SHOWN], self._queue
-                found.append(wire.dead_message(*told))
+                shown = each.body[:SHOWN]
+                found.append(wire.dead_message(each.properties, shown, self._queue))
         return found
 
     async def give_back(self, ids: Sequence[str] | None) -> int:

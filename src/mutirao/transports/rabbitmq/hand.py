@@ -1,4 +1,4 @@
-"""A look into a queue that nobody consumes: messages are taken, and are back unless taken away."""
+"""Reads a queue that has no consumer: messages are got, and go back unless they are removed."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -22,7 +22,7 @@ class Taken(NamedTuple):
 
 
 class Hand:
-    """What was taken of a queue, over one channel."""
+    """Messages got from a queue over one channel."""
 
     def __init__(self, channel: AbstractChannel, name: str) -> None:
         self._channel, self._name, self._held = channel, name, 0

@@ -1,7 +1,7 @@
 """The connections to a broker: one to publish and one to consume, in each event loop.
 
-They are apart because a broker that is short of memory or disk reads no more from whoever
-publishes, acknowledgements included.
+They are separate because a broker that is short of memory or disk reads no more from a connection
+that publishes, acknowledgements included.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ from mutirao.errors import (
     TransportMismatch,
     TransportUnavailable,
 )
-from mutirao.transports.rabbitmq.deliveries import OpensApart, Taker, Takers, pass_over
+from mutirao.transports.rabbitmq.deliveries import SeparatesDeliveries, Taker, Takers, pass_over
 from mutirao.transports.rabbitmq.first_publish import Knocking
 
 CONNECT_LIMIT = 15.0  # seconds to connect and sign in
@@ -53,7 +53,7 @@ TOO_LONG = (
     " raise that, or leave such jobs to the database"
 )
 
-# What the client raises: `raise_if_other` lets through what is not its own.
+# Errors of the client: `raise_if_other` raises the others.
 FAILURES = (Exception, asyncio.CancelledError)
 _OF_THE_CLIENT = (
     AMQPError, OSError, TimeoutError, asyncio.InvalidStateError, ChannelInvalidStateError,
@@ -62,7 +62,7 @@ _CLOSED = "the connection to the broker was closed"
 
 
 class Parcel(NamedTuple):
-    """What is published: a body with its properties, to an exchange."""
+    """A message to publish: exchange, key, body and properties."""
 
     exchange: str
     key: str
@@ -118,23 +118,23 @@ class Links:
                 await self.drop("publishes")  # with what the broker has not taken of it
             if isinstance(error, ChannelPreconditionFailed):
                 return self._too_large(error, len(parcel.body)) or self.translated(error)
-            told = self.translated(error)
-            told.__cause__ = error
-            return told
+            failure = self.translated(error)
+            failure.__cause__ = error
+            return failure
         return None
 
     def _too_large(self, error: BaseException, size: int) -> TransportError | None:
-        """Return what a message was refused for; None if it was not for its size.
+        """Return the error if the message was refused for its size, else None.
 
         The broker closes the channel of one that is too large, with all that is under way on it.
         """
-        if (told := search(r"message size \d+ is larger than \D*(\d+)", _text(error))) is None:
+        if (found := search(r"message size \d+ is larger than \D*(\d+)", _text(error))) is None:
             return None
-        if size <= int(told[1]):
+        if size <= int(found[1]):
             return TransportUnavailable(f"{_CLOSED} for another message, which is too large")
         return MessageTooLarge(
             f"a message of {size} bytes is more than the max_message_size of {self._name},"
-            f" {told[1]}: give RabbitMQ(max_size={told[1]}), or raise that of the broker"
+            f" {found[1]}: give RabbitMQ(max_size={found[1]}), or raise that of the broker"
         )
 
     @asynccontextmanager
@@ -155,7 +155,7 @@ class Links:
             await _closed(channel)
 
     async def consume(self, channel: AbstractChannel, queue: str, taker: Taker) -> str:
-        """Have a channel consume a queue; return the tag of the consumer.
+        """Consume a queue on a channel; return the consumer tag.
 
         `taker` is called with each delivery until `leave`.
         """
@@ -275,10 +275,10 @@ class Links:
             if found is not None:
                 await _closed(found)
             said: Any = {"connection_name": f"mutirao {what}"}
-            apart = OpensApart(self._takers)
+            factory = SeparatesDeliveries(self._takers)
             async with asyncio.timeout(CONNECT_LIMIT):
                 found = await aiormq.connect(
-                    self._url, client_properties=said, transport_factory=apart
+                    self._url, client_properties=said, transport_factory=factory
                 )
             self._connections[what] = found
         return found
@@ -341,8 +341,8 @@ def raise_if_other(error: BaseException) -> None:
 
 def _is_bare(error: BaseException) -> bool:
     """Return whether the client raised it for something that was closed, and says no more."""
-    told = type(error) is RuntimeError and str(error).endswith(" closed")
-    return told or type(error) is Exception
+    closed = type(error) is RuntimeError and str(error).endswith(" closed")
+    return closed or type(error) is Exception
 
 
 def _alive(connection: AbstractConnection) -> bool:
@@ -358,5 +358,5 @@ async def _closed(what: AbstractChannel | AbstractConnection) -> None:
 
 
 def _text(error: BaseException) -> str:
-    told = [each for each in error.args if isinstance(each, str) and each]
-    return told[-1] if told else type(error).__name__
+    texts = [each for each in error.args if isinstance(each, str) and each]
+    return texts[-1] if texts else type(error).__name__

@@ -1,4 +1,4 @@
-"""What a delivery is: a message of ours, one for a decoder, one that waits further, unreadable."""
+"""Classifies deliveries: a message of ours, one for a decoder, one still delayed, or unreadable."""
 
 from collections.abc import Callable
 
@@ -30,8 +30,8 @@ def delivery_of(topology: Topology, queue: str, message: Arrived) -> Delivery | 
 def foreign_delivery(topology: Topology, queue: str, message: Arrived) -> Delivery | Parcel:
     """Return what came from a queue of other programs, or how it is moved to ours.
 
-    What has been delivered before by a queue that does not count is moved to ours, which does: a
-    message that ends its workers would come for ever.
+    A message that was delivered before by a queue without a delivery count is moved to ours, which
+    has one: otherwise a message that ends its workers would come for ever.
     """
     try:
         headers = message.properties.headers or {}
@@ -65,5 +65,5 @@ def _unread(message: Arrived) -> Delivery:
 
 def _unreadable(message: Arrived, why: Exception) -> Delivery:
     id = message.readable.message_id or ""
-    told = str(why) if isinstance(why, wire.Unreadable) else f"{type(why).__name__}: {why}"
-    return Delivery(None, message.body, told, message.tag, id=id)
+    cause = str(why) if isinstance(why, wire.Unreadable) else f"{type(why).__name__}: {why}"
+    return Delivery(None, message.body, cause, message.tag, id=id)

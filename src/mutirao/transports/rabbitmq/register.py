@@ -1,6 +1,6 @@
-"""Which schedules were ever declared: AMQP lists no queues, so the names are a message in one.
+"""The names of all declared schedules, kept as a message in a queue: AMQP cannot list queues.
 
-Two programs that declare at once may each leave a message; whoever reads takes all for one.
+Two programs that declare at once may each leave a message; readers merge them.
 """
 
 import json
@@ -54,10 +54,10 @@ async def drop(links: Links, topology: Topology, schedule: str) -> None:
     """
     name = topology.schedule(schedule)
     async with links.channel() as channel:
-        told = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-        if told.consumer_count:
+        answer = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
+        if answer.consumer_count:
             raise TransportMismatch(
-                f"{told.consumer_count} workers stand in line for schedule {schedule!r}: it is in"
+                f"{answer.consumer_count} workers stand in line for schedule {schedule!r}: it is in"
                 " their code; stop them, then drop it"
             )
         await channel.queue_delete(name, timeout=CALL_LIMIT)

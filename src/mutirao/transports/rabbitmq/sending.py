@@ -1,4 +1,4 @@
-"""What is published for a message, and where: at once, or to the first queue of its delay."""
+"""Chooses how a message is published: at once, or to the first queue of its delay."""
 
 from mutirao.model.brokers.message import Message
 from mutirao.transports.rabbitmq import wire

@@ -1,4 +1,4 @@
-"""What is published where a delivery is settled by more than an acknowledgement."""
+"""Publishes the retry or the dead message of a delivery that is settled by more than an ack."""
 
 from collections.abc import Iterator
 from dataclasses import replace

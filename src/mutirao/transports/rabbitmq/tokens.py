@@ -63,10 +63,10 @@ class RabbitTokens:
         """Stand in line; see `Tokens.line_up`."""
         if self._tags.get(schedule) is None:
             turn = self._turns[schedule] = self.turn(schedule) + 1
-            callback = partial(self._on_message, schedule, turn)
+            call = partial(self._on_message, schedule, turn)
             name = self._topology.schedule(schedule)
-            told = await self._ask(self._channel.basic_consume(name, callback, timeout=CALL_LIMIT))
-            self._tags[schedule] = told.consumer_tag
+            ok = await self._ask(self._channel.basic_consume(name, call, timeout=CALL_LIMIT))
+            self._tags[schedule] = ok.consumer_tag
 
     async def pass_turn(self, schedule: str) -> None:
         """Stand in line no more; see `Tokens.pass_turn`."""
@@ -93,20 +93,20 @@ class RabbitTokens:
         """Return what is in a queue; see `Tokens.look`."""
         name = self._topology.schedule(schedule)
         declaring = self._channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
-        told = await self._ask(declaring)
-        return Queued(told.message_count or 0, told.consumer_count or 0)
+        answer = await self._ask(declaring)
+        return Queued(answer.message_count or 0, answer.consumer_count or 0)
 
     async def answer(self, name: str, body: bytes) -> None:
-        """Tell a token; see `Tokens.answer`."""
+        """Publish a token; see `Tokens.answer`."""
         await self._links.publish(_parcel(self._topology, name, body))
 
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
         """Put a job among the dead; see `Tokens.bury`."""
         properties = wire.dead_properties(wire.properties_of(message), cause)
         headers = {**(properties.headers or {}), wire.SCHEDULE: schedule}
-        told = wire.copied(properties, headers)
+        changed = wire.copied(properties, headers)
         exchange, body = self._topology.dead_exchange, message.args.encode()
-        if error := await self._links.publish(Parcel(exchange, message.queue, body, told)):
+        if error := await self._links.publish(Parcel(exchange, message.queue, body, changed)):
             raise error
 
     async def _ask(self, asking: Any) -> Any:
@@ -114,9 +114,9 @@ class RabbitTokens:
             return await asking
         except FAILURES as error:
             raise_if_other(error)
-            told = self._links.translated(error)
-            self._break(told)
-            raise told from error
+            failure = self._links.translated(error)
+            self._break(failure)
+            raise failure from error
 
     async def _on_message(self, schedule: str, turn: int, message: DeliveredMessage) -> None:
         self._come.put(HeldToken(schedule, turn, message.body, message.delivery_tag))
@@ -142,8 +142,8 @@ async def put_token(links: Links, topology: Topology, schedule: str, body: bytes
 async def token_of(links: Links, topology: Topology, schedule: str) -> bytes | None:
     """Return the token of a schedule; see `KeepsSchedules.token_of`.
 
-    Who asks stands in line as well: so it is handed what nobody else is, which goes back when the
-    channel is closed.
+    The caller stands in line as well: so it gets a token that nobody else holds, which goes back
+    when the channel is closed.
     """
     name = f"{topology.schedules}.{uuid4().hex}"
     found: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()

@@ -1,4 +1,4 @@
-"""What is at the broker: exchanges, queues and bindings, all under one prefix.
+"""Exchanges, queues and bindings at the broker, all under one prefix.
 
     exchange PREFIX            direct: a queue's name leads to it
     queue PREFIX.QUEUE         what waits
@@ -6,14 +6,14 @@
                                one for each period; what has waited goes to PREFIX, by its key
     exchange PREFIX-dead       direct
     queue PREFIX-dead.QUEUE    what is dead
-    exchange PREFIX-events     topic: kind, task and queue lead to whoever listens
+    exchange PREFIX-events     topic: kind, task and queue lead to the listeners
     queue PREFIX-events        notes of how many events were dropped, for a day
     exchange PREFIX-schedules  direct
     queue PREFIX-schedules.SCHEDULE
                                the token of a schedule
     queue PREFIX-schedules     the names of schedules that were ever declared
-    exchange PREFIX-workers    fanout: workers tell each other of themselves, each has a queue while
-                               it listens
+    exchange PREFIX-workers    fanout: announcements between workers, each has a queue while it
+                               listens
 
 All queues but the latter are quorum queues: only these have delivery limits, and dead letters that
 are not lost.
@@ -57,7 +57,7 @@ _INEQUIVALENT = re.compile(r"inequivalent arg '([^']+)'.*received (.+?) but curr
 
 
 class Things(NamedTuple):
-    """What is at a broker: exchanges with their types, queues with their arguments, bindings."""
+    """Exchanges with their types, queues with their arguments, bindings."""
 
     exchanges: dict[str, str]
     queues: dict[str, Arguments]
@@ -71,13 +71,13 @@ class Topology:
     Parameters:
         limit: deliveries after which the broker itself gives a message up.
         source: the queue of other programs that is consumed as well; None: none.
-        tells: whether there are events.
+        has_events: whether job events are published.
     """
 
     prefix: str
     limit: int
     source: str | None = None
-    tells: bool = False
+    has_events: bool = False
 
     def queue(self, queue: str) -> str:
         """Return the broker's name of a queue.
@@ -108,7 +108,7 @@ class Topology:
 
     @property
     def workers(self) -> str:
-        """The name of the exchange by which workers tell each other of themselves."""
+        """The name of the exchange for announcements between workers."""
         return f"{self.prefix}-workers"
 
     def schedule(self, schedule: str) -> str:
@@ -134,7 +134,7 @@ class Topology:
                 "x-message-ttl": int(each * 1000),
                 "x-dead-letter-exchange": self.prefix,
             }
-        if self.tells:
+        if self.has_events:
             found[self.events] = _NOTES
         for name in queues:
             found[self.queue(name)] = {
@@ -168,9 +168,10 @@ class Topology:
         """Return the bindings: queue, exchange, key."""
         delays = [(self.delay(each), self.delay(each), "") for each in PERIODS]
         works = [(self.queue(each), self.prefix, each) for each in queues]
-        if self.tells:
+        if self.has_events:
             works.append((self.events, self.events, DROPPED))
-        # What the broker gives up keeps its key: the queue's name there, if it was published to it.
+        # A message that the broker gives up keeps its key: the queue's name, if it was published to
+        # it.
         dead = [
             (self.dead(each), self.dead_exchange, key)
             for each in queues
@@ -224,8 +225,8 @@ async def declare(things: Things, channel: OpenChannel) -> list[str]:
 async def compare(things: Things, channel: OpenChannel) -> list[Difference]:
     """Return what is missing or otherwise; see `Transport.compare`.
 
-    A broker tells of an argument only to whoever declares the thing with another one, and closes
-    the channel then. What is missing is asked for first, so that nothing is made.
+    A broker reports an argument only if the thing is declared with another one, and then closes the
+    channel. A passive declaration goes first, so that nothing is created.
     """
     left: list[tuple[str, str | Arguments]] = [*things.exchanges.items(), *things.queues.items()]
     found: list[Difference] = []
@@ -247,7 +248,7 @@ async def is_there(queue: str, channel: OpenChannel) -> bool:
     """Return whether the broker has a queue of this name.
 
     Raises:
-        TransportError: it does not tell.
+        TransportError: the broker does not answer.
     """
     try:
         async with channel() as opened:

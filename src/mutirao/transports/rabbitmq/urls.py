@@ -1,7 +1,7 @@
-"""URLs of brokers: what they may say, and how they are shown to people.
+"""Checks URLs of brokers, and shows them without their passwords.
 
-The client ignores parameters that it does not know, and takes 0 for a number that it cannot read:
-one letter too few, and nobody misses a silent peer any more.
+The client ignores parameters that it does not know, and takes 0 for a number that it cannot read: a
+typing error would switch heartbeats off. So parameters are checked here.
 """
 
 from urllib.parse import SplitResult, parse_qsl, urlsplit

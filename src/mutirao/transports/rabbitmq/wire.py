@@ -1,7 +1,7 @@
-"""How a message looks on the wire of AMQP, so that any program can publish one.
+"""The format of messages in AMQP: any program can publish one.
 
 `message_id` is its id, `type` the task, the body the JSON object of the arguments. The rest are
-headers, and left out where they say what is usual.
+headers, and are left out at their default values.
 """
 
 from collections.abc import Mapping
@@ -240,7 +240,7 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
         noted=noted,
         ordering_key=order if isinstance(order, str) else None,
         headers={
-            # What is neither text nor number is shown as text: whoever reads it can say what it is.
+            # Other values than texts and numbers are shown as text, for people.
             name: value if isinstance(value, str | int | float) else str(value)
             for name, value in headers.items()
             if not name.startswith((OURS, "x-")) and value is not None
@@ -251,7 +251,7 @@ def _with(message: Message, headers: Mapping[str, Any]) -> Message:
 def copied(properties: Basic.Properties, headers: dict[str, Any]) -> Basic.Properties:
     """Return properties with other headers, without what a broker would refuse or act on.
 
-    What is as it was is written as it came.
+    Unchanged properties are written as they came.
     """
     said = {name: getattr(properties, name) for name in Basic.Properties.attributes()}
     # The broker checks whose user id it is, and forgets a message by its expiration.

@@ -44,7 +44,7 @@ _UNFIT = (msgspec.MsgspecError, ValueError, RecursionError)
 
 
 class Read(NamedTuple):
-    """What is in a body: the message, what is to be shown of it, and why it cannot be read.
+    """The content of a body: the message, the text to show, and why it cannot be read.
 
     `large`: its id if its arguments are in S3.
     """

@@ -1,4 +1,4 @@
-"""The dead of a queue: messages in a queue of their own, with their cause as an attribute."""
+"""Dead messages: put into a queue of their own, with the cause as an attribute."""
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
@@ -43,8 +43,8 @@ def cause_as_text(cause: Cause) -> str:
     """Return a cause as the text of an attribute, in letters that XML has, and not too long."""
     error = cause.error[:LONGEST_CAUSE]
     while True:
-        told = _Cause(cause.error_type, error, cause.attempts, cause.first_at, cause.last_at)
-        text = escaped(msgspec.json.encode(told).decode())
+        kept = _Cause(cause.error_type, error, cause.attempts, cause.first_at, cause.last_at)
+        text = escaped(msgspec.json.encode(kept).decode())
         if not error or len(text.encode()) <= LONGEST_CAUSE:
             return text
         error = error[: len(error) * 3 // 4]
@@ -53,7 +53,7 @@ def cause_as_text(cause: Cause) -> str:
 def walk(calls: SqsCalls, queue: SqsQueue, name: str, see: Callable[[Found], bool]) -> None:
     """Show each dead message once, as far as `see` returns True; then they are visible again.
 
-    What was deleted meanwhile stays deleted. `name`: Mutirão's, of the queue they came from.
+    Messages deleted meanwhile stay deleted. `name`: Mutirão's, of the queue they came from.
     """
     seen: set[str] = set()
     held: list[str] = []
@@ -85,11 +85,11 @@ def _found(raw: dict[str, Any], name: str) -> Found:
     body = raw["Body"]
     message, shown, _, large = message_in(body)
     attribute = raw.get("MessageAttributes", {}).get(CAUSE, {}).get("StringValue")
-    told = _read(attribute)
+    kept = _read(attribute)
     receives = number(raw.get("Attributes", {}), "ApproximateReceiveCount")
     cause = Cause(
-        error_type=told.error_type, error=told.error, attempts=told.attempts or receives - 1,
-        first_at=told.first_at, last_at=told.last_at,
+        error_type=kept.error_type, error=kept.error, attempts=kept.attempts or receives - 1,
+        first_at=kept.first_at, last_at=kept.last_at,
     )  # fmt: skip
     id = raw["MessageId"] if message is None else message.id
     task = None if message is None else message.task

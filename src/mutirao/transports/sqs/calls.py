@@ -1,7 +1,7 @@
 """The requests to SQS, as plain functions that threads call.
 
-Each takes what fits into one request or several and says for each entry what became of it: SQS
-answers a batch with success even if all of its entries failed.
+Each takes entries for one request or several and returns the result of each entry: SQS answers a
+batch with success even if all of its entries failed.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -17,7 +17,7 @@ from mutirao.transports.sqs.failures import (
     explain,
     meaning_of,
     meaning_of_entry,
-    told,
+    transport_error,
 )
 
 MOST = 10  # entries of a batch
@@ -76,7 +76,7 @@ class EntryFailure(NamedTuple):
 
     def error(self, what: str) -> TransportError:
         """Return it as an error of ours; `what` begins its sentence."""
-        return told(self.meaning, what, self.said)
+        return transport_error(self.meaning, what, self.said)
 
 
 class SqsCalls:
@@ -149,7 +149,7 @@ class SqsCalls:
     def change(
         self, queue: SqsQueue, asked: Sequence[tuple[str, float]]
     ) -> list[EntryFailure | None]:
-        """Have messages become visible in so many seconds from now, rounded up."""
+        """Make messages visible in so many seconds from now, rounded up."""
 
         def change(batch: Sequence[tuple[str, float]]) -> list[EntryFailure | None]:
             entries = [

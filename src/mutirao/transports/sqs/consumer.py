@@ -55,8 +55,9 @@ class SqsConsumer:
         self._begun, self._ended = asyncio.Event(), asyncio.Event()
         self._polling = Polling(
             settler.calls, queue, fitting_wait(options.wait, grace), options.visibility, self._take,
-            lambda: self._tell(self._begun.set), lambda error: self._tell(self._break, error),
-            lambda: self._tell(self._end), 1 if options.fifo else MOST,
+            lambda: self._call_soon(self._begun.set),
+            lambda error: self._call_soon(self._break, error), lambda: self._call_soon(self._end),
+            1 if options.fifo else MOST,
         )  # fmt: skip
 
     async def begin(self) -> None:
@@ -77,7 +78,7 @@ class SqsConsumer:
 
     async def settle(self, settlings: Sequence[Settling]) -> list[Result]:
         """Settle deliveries; see `Consumer.settle`."""
-        # Not cancelled in the middle: what SQS was told must be known here.
+        # Not cancelled in the middle: what was sent to SQS must be known here.
         return await asyncio.shield(asyncio.ensure_future(self._settle(settlings)))
 
     async def resize(self, prefetch: int) -> None:
@@ -116,14 +117,14 @@ class SqsConsumer:
         new = self._hold_all(found, self._heartbeat.now())
         if len(new) < len(found):
             self._polling.add_room(len(found) - len(new))
-        if new and not self._tell(self._arrive, new):
+        if new and not self._call_soon(self._arrive, new):
             self._settler.release(new)  # the event loop is closed: nobody wants them
 
     def _hold_all(self, found: list[dict[str, Any]], now: float) -> list[Lease]:
         """Return leases of what was received and is to be worked on now.
 
-        What cannot be had from S3 now comes again when its time is over, and so does what is behind
-        it in its group.
+        A message whose arguments cannot be read from S3 now comes again when its visibility ends,
+        and so do those behind it in its group.
         """
         new, left = list[Lease](), dict[str, TransportUnavailable]()
         for raw in found:
@@ -179,7 +180,7 @@ class SqsConsumer:
         self._come.put(*self._groups.arrive(leases))
 
     def _lose_soon(self, lease: Lease) -> None:
-        self._tell(self._lose, lease)
+        self._call_soon(self._lose, lease)
 
     def _lose(self, lease: Lease) -> None:
         """Give up what is not ours any more, and what waits behind it in its group."""
@@ -213,9 +214,9 @@ class SqsConsumer:
                 others.append((n, each, lease))
         other = asyncio.gather(*(self._settle_other(each, lease) for _, each, lease in others))
         deleted = await self._deletes.all([lease for _, lease in acks])
-        told = await other
+        failures = await other
         results.update(zip((n for n, _ in acks), deleted, strict=True))
-        results.update(zip((n for n, _, _ in others), told, strict=True))
+        results.update(zip((n for n, _, _ in others), failures, strict=True))
         return [results[n] for n in range(len(settlings))]
 
     async def _settle_other(self, settling: Again | Bury, lease: Lease) -> Result:
@@ -223,8 +224,9 @@ class SqsConsumer:
             why = await self._call(self._settler.bury, lease, settling.cause)
             return self._copied(lease, why)
         if not self._options.fifo:
-            told = settling.message, settling.after
-            return self._copied(lease, await self._call(self._settler.anew, lease, *told))
+            message, after = settling.message, settling.after
+            why = await self._call(self._settler.anew, lease, message, after)
+            return self._copied(lease, why)
         behind = self._groups.stop(lease)
         for each in behind:
             self._forget(each)
@@ -290,7 +292,7 @@ class SqsConsumer:
         self._come.ended = True
         self._come.tell()
 
-    def _tell(self, what: Callable[..., object], *values: object) -> bool:
+    def _call_soon(self, what: Callable[..., object], *values: object) -> bool:
         """Call something in the consumer's event loop; return whether it runs."""
         try:
             self._loop.call_soon_threadsafe(what, *values)

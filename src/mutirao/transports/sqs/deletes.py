@@ -1,4 +1,4 @@
-"""The deletion of what is done with, ten at a time or after a fifth of a second."""
+"""Deletes finished messages, ten at a time or after a fifth of a second."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -12,7 +12,7 @@ Delete = Callable[[Sequence[Lease]], Awaitable[list[TransportError | None]]]
 
 
 class Deletes:
-    """What of one consumer waits to be deleted.
+    """The messages of one consumer that wait to be deleted.
 
     Parameters:
         delete: deletes some; returns for each why it is not deleted, or None.

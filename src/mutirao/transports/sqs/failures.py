@@ -1,4 +1,4 @@
-"""What the errors of SQS and of boto3 mean."""
+"""The meaning of errors of SQS and boto3, as errors of ours."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -29,7 +29,7 @@ Raised = (ClientError, BotoCoreError)
 
 
 class Meaning(Enum):
-    """What an error says."""
+    """The meaning of an error."""
 
     AWAY = "it passes"
     MISSING = "the queue is not there"
@@ -73,20 +73,20 @@ _WITHOUT_CREDENTIALS = (
 
 
 def code_of(error: Exception) -> str:
-    """Return what tells the kind of an error from others: the code that SQS has for it."""
+    """Return the code of an error at SQS, or the name of its class."""
     if isinstance(error, ClientError):
         return str(error.response.get("Error", {}).get("Code", ""))
     return type(error).__name__
 
 
 def meaning_of(error: Exception) -> Meaning:
-    """Return what an error that boto3 raised says."""
+    """Return the meaning of an error that boto3 raised."""
     if isinstance(error, _WITHOUT_CREDENTIALS):
         return Meaning.UNKNOWN_CALLER
     if not isinstance(error, ClientError):
         return Meaning.AWAY
-    told = error.response.get("Error", {})
-    return meaning_of_code(told.get("Code", ""), told.get("Message", ""))
+    answer = error.response.get("Error", {})
+    return meaning_of_code(answer.get("Code", ""), answer.get("Message", ""))
 
 
 def meaning_of_entry(failed: Mapping[str, Any]) -> Meaning:
@@ -108,8 +108,8 @@ def meaning_of_code(code: str, text: str) -> Meaning:
     return _CODES.get(last, Meaning.AWAY)
 
 
-def told(meaning: Meaning, what: str, said: object) -> TransportError:
-    """Return the error of ours for what SQS said; `what` begins its sentence."""
+def transport_error(meaning: Meaning, what: str, said: object) -> TransportError:
+    """Return the error of ours for an answer of SQS; `what` begins its sentence."""
     match meaning:
         case Meaning.MISSING:
             return TransportMismatch(
@@ -134,7 +134,7 @@ def told(meaning: Meaning, what: str, said: object) -> TransportError:
 
 def explain(error: Exception, what: str) -> TransportError:
     """Return the error of ours for one that boto3 raised."""
-    return told(meaning_of(error), what, error)
+    return transport_error(meaning_of(error), what, error)
 
 
 def of_queue(name: str, ask: Callable[[], T]) -> T:

@@ -1,7 +1,7 @@
 """The order of messages within their groups, in queues that keep one.
 
-SQS hands out several messages of a group together. They are worked on one after another, and a
-group stops where one of it fails: the rest is given back, and comes again behind it.
+SQS hands out several messages of a group at once. They run one after another, and a group stops at
+the first failure: the rest is given back, and is received again behind it.
 """
 
 from collections import deque
@@ -11,7 +11,7 @@ from mutirao.transports.sqs.leases import Lease
 
 
 class Groups:
-    """What of each group is held. One without a group has its turn at once."""
+    """The held messages of each group. One without a group has its turn at once."""
 
     def __init__(self) -> None:
         self._groups: dict[str, deque[Lease]] = {}

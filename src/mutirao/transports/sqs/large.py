@@ -1,7 +1,8 @@
-"""Arguments that are too large for a message: they are kept in S3, and the message says so.
+"""Stores arguments that are too large for a message in S3; the message refers to them.
 
-They are written before the message is sent, and deleted once it is. What a crash leaves between the
-two is nobody's: a rule of the bucket should delete what is older than messages can be.
+They are written before the message is sent, and deleted after the message is. A crash between the
+two leaves an object behind: a lifecycle rule of the bucket should delete objects older than
+messages can be.
 """
 
 from collections.abc import Sequence
@@ -37,10 +38,10 @@ class LargeBodies:
                 Bucket=self._bucket, Key=PREFIX + id, Body=args, ContentType="application/json"
             )
         except Raised as error:
-            told = f"message {id} is too large for SQS, and bucket {self._bucket!r} of S3"
+            problem = f"message {id} is too large for SQS, and bucket {self._bucket!r} of S3"
             if _code(error) in NEVER:
-                raise TransportMismatch(f"{told} is not there or forbidden: {error}") from error
-            raise TransportUnavailable(f"{told} cannot be used now: {error}") from error
+                raise TransportMismatch(f"{problem} is not there or forbidden: {error}") from error
+            raise TransportUnavailable(f"{problem} cannot be used now: {error}") from error
 
     def get(self, id: str) -> bytes:
         """Return the arguments of a message.
@@ -53,10 +54,10 @@ class LargeBodies:
             found = self._client.get_object(Bucket=self._bucket, Key=PREFIX + id)
             return bytes(found["Body"].read())
         except Raised as error:
-            told = f"its arguments are in S3 ({self._bucket}/{PREFIX}{id})"
+            problem = f"its arguments are in S3 ({self._bucket}/{PREFIX}{id})"
             if _code(error) in (*NEVER, "NoSuchKey"):
-                raise LookupError(f"{told}, and cannot be read there: {error}") from error
-            raise TransportUnavailable(f"{told}, which cannot be used now: {error}") from error
+                raise LookupError(f"{problem}, and cannot be read there: {error}") from error
+            raise TransportUnavailable(f"{problem}, which cannot be used now: {error}") from error
 
     def drop(self, ids: Sequence[str]) -> None:
         """Delete the arguments of messages that are done with; what fails stays, and is logged."""

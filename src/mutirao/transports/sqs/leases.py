@@ -1,8 +1,9 @@
-"""The heartbeat of what is held: visibility follows the work.
+"""Extends the visibility of held messages while they are worked on.
 
-One thread for a transport, whatever it serves. Deadlines are monotonic and counted from before each
-request, so that they end a little early and never late. A message is made invisible for the same
-short time again and again: that of a killed worker is visible soon, however long it was worked on.
+One thread for a transport, for all of its queues. Deadlines are monotonic and counted from before
+each request, so that they end a little early and never late. A message is made invisible for the
+same short time again and again: that of a killed worker is visible soon, however long it was worked
+on.
 """
 
 import threading
@@ -19,7 +20,7 @@ from mutirao.transports.sqs.failures import Meaning
 from mutirao.transports.sqs.logs import log, note
 
 RENEW_AT = 2 / 3  # of the visibility, from the last extension
-EARLY = 1 / 6  # of the visibility: so much earlier one is extended together with others
+EARLY = 1 / 6  # of the visibility: so much earlier one is extended in a batch with others
 CAP_MARGIN = 60.0  # seconds before SQS ends it itself, after 12 hours
 LONGEST_REST = 60.0  # seconds between two turns
 AFTER_FAULT = 1.0  # seconds after an error of ours
@@ -72,7 +73,7 @@ class Lease:
 
 
 class LeaseHeartbeat:
-    """What extends leases at two thirds of their time, in batches, until they are dropped.
+    """Extends leases at two thirds of their time, in batches, until they are dropped.
 
     Parameters:
         visibility: seconds for which an extension lasts.
@@ -128,7 +129,7 @@ class LeaseHeartbeat:
     def drop(self, leases: Collection[Lease]) -> None:
         """Extend these no more; returns when no extension of them is under way.
 
-        What is asked of SQS after that is the last word.
+        The next request to SQS about them is then the last one.
         """
         with self._changed:
             self._leases.difference_update(leases)

@@ -15,7 +15,7 @@ def queue_name(pattern: str, queue: str, *, dead: bool = False, fifo: bool = Fal
 
     `pattern` has "{queue}" where the queue's name stands, if it stands there; it may end in ".fifo"
     if `fifo` is true. What SQS does not accept in a name is replaced, and a digest of the name
-    keeps the result apart from others.
+    makes the result unique.
     """
     end = (DEAD if dead else "") + (FIFO if fifo else "")
     named = pattern.removesuffix(FIFO if fifo else "").replace("{queue}", queue)

@@ -1,4 +1,4 @@
-"""The options of queues at SQS, and the clients of boto3 that go by them."""
+"""The options of queues at SQS, and the boto3 clients made by them."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -19,7 +19,7 @@ CALL_TIMEOUT = 10  # seconds
 
 @dataclass(frozen=True)
 class SqsOptions:
-    """What `SQS` describes. Raises ConfigurationError if an option is out of range."""
+    """The options of `SQS`. Raises ConfigurationError if an option is out of range."""
 
     name: str = "{queue}"
     fifo: bool = False
@@ -45,7 +45,7 @@ class SqsOptions:
 
 
 def whole(options: SqsOptions) -> SqsOptions:
-    """Return options of which none is to come from elsewhere, if they fit together.
+    """Return options that are complete, if they do not contradict each other.
 
     Raises:
         ConfigurationError: the name is one of a queue that keeps an order, and `fifo` is False.

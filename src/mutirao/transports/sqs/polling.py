@@ -1,8 +1,8 @@
 """The thread that receives the messages of one queue for one consumer.
 
-A request that SQS is answering is never broken off: what it hands out meanwhile would be invisible
-to everybody until its time is over. What is wrong with a queue pauses this thread, and no other:
-what was received before stays ours, and is settled as usual.
+A request that SQS is answering is never aborted: messages that it hands out meanwhile would be
+invisible to everybody until their visibility ends. A failing queue pauses this thread only:
+messages that were received before stay ours, and are settled as usual.
 """
 
 import threading
@@ -19,7 +19,7 @@ from mutirao.transports.sqs.failures import Raised, code_of, explain
 from mutirao.transports.sqs.logs import log, note
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
-REPEAT_EVERY = 60.0  # seconds after which what people have to mend is told again
+REPEAT_EVERY = 60.0  # seconds after which a failure that people have to mend is logged again
 TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for what the last answer brings
 
 
@@ -60,7 +60,7 @@ class Polling:
         self._room = 0
         self._stopped = False
         self._pause = 0.0
-        self._said: dict[str, float] = {}  # what SQS says in this pause, and when it was told
+        self._said: dict[str, float] = {}  # codes of SQS in this pause, and when they were logged
         self.paused: TransportError | None = None  # why nothing is received; from any thread
         self._answers_by: float | None = None  # monotonic; while SQS is asked
         self._thread = threading.Thread(
@@ -73,7 +73,7 @@ class Polling:
         self._thread.start()
 
     def add_room(self, more: int) -> None:
-        """Have so many more received, or fewer; from any thread."""
+        """Receive so many more, or fewer; from any thread."""
         with self._changed:
             self._room += more
             self._changed.notify_all()
@@ -140,7 +140,7 @@ class Polling:
             self._answers_by = None
 
     def _rest(self, error: Exception) -> None:
-        """Pause, longer each time, with full jitter, so that workers do not come back together."""
+        """Pause, longer each time, with full jitter, so that workers do not come back at once."""
         self._pause = min(LONGEST_PAUSE, max(SHORTEST_PAUSE, 2 * self._pause))
         seconds = max(SHORTEST_PAUSE / 4, self._pause * random())
         self.paused = explain(error, f"queue {self._queue.name!r}")

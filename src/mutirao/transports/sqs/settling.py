@@ -1,6 +1,6 @@
-"""The last requests about a message, as plain functions that threads call.
+"""Settles messages: deletes, returns or buries them. Plain functions that threads call.
 
-Each first has the heartbeat stop for it, so that no extension overtakes what is asked here.
+Each first stops the heartbeat of its message, so that no extension overtakes the request.
 """
 
 import asyncio
@@ -67,12 +67,12 @@ class LastWords:
         return self._large.get(id)
 
     def delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
-        """Delete what is done with, and its arguments in S3; return for each why not, or None."""
-        told = self._delete(leases)
-        done = [lease.large for lease, why in zip(leases, told, strict=True) if why is None]
+        """Delete finished messages, and their arguments in S3; return for each why not, or None."""
+        failures = self._delete(leases)
+        done = [lease.large for lease, why in zip(leases, failures, strict=True) if why is None]
         if self._large is not None and (ids := [id for id in done if id]):
             self._large.drop(ids)
-        return told
+        return failures
 
     def _delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
         """Delete messages; return for each why it is not deleted, or None.
@@ -84,7 +84,7 @@ class LastWords:
             leases, lambda some: self.calls.delete(leases[0].queue, [each.handle for each in some])
         )
         self._heartbeat.drop(leases)
-        told: list[TransportError | None] = []
+        failures: list[TransportError | None] = []
         for lease, failure in zip(leases, found, strict=True):
             if failure is None:
                 if not lease.copied:
@@ -95,15 +95,15 @@ class LastWords:
             else:
                 lease.lost = failure.said
                 note.lost(lease.name, lease.queue.name, f"not deleted: {failure.said}")
-            told.append(failure and failure.error(f"message {lease.name}"))
-        return told
+            failures.append(failure and failure.error(f"message {lease.name}"))
+        return failures
 
     def again(
         self, lease: Lease, after: float, behind: Sequence[Lease] = ()
     ) -> TransportError | None:
-        """Have one come again, at once or later, and at once what waits behind it in its group.
+        """Return one to its queue, at once or later, and at once those behind it in its group.
 
-        SQS lets nothing wait past 12 hours from when it was received.
+        SQS delays nothing past 12 hours from when it was received.
         """
         self._heartbeat.drop([lease, *behind])
         seconds = max(0.0, min(after, LONGEST_VISIBILITY - self._heartbeat.age(lease) - 1))
@@ -151,9 +151,9 @@ class LastWords:
         return self._delete([lease])[0]
 
     def anew(self, lease: Lease, message: Message, after: float) -> TransportError | None:
-        """Send a message as it is told now, and delete what it was once that is confirmed.
+        """Send a message in its new form, and delete the old one once that is confirmed.
 
-        What waits for longer than SQS delays a message goes on waiting when it comes.
+        One that waits for longer than SQS delays messages is delayed again when it is received.
         """
         wait = max(after, message.delay)
         first = min(wait, LONGEST_DELAY)

@@ -1,4 +1,4 @@
-"""Amazon SQS as it carries the messages of some queues."""
+"""The transport for Amazon SQS: publishes, consumes, declares and compares queues."""
 
 import asyncio
 import threading
@@ -47,8 +47,8 @@ TENANT = "tenant"  # the header with whose job it is
 class SQS:
     """Queues at Amazon SQS.
 
-    What is None is said by MUTIRAO_SQS_NAME and so on, which are read when a queue is first used;
-    unless they say it, it is what docs/sqs.md has as usual.
+    An option that is None comes from MUTIRAO_SQS_NAME and so on, which are read when a queue is
+    first used; without these it has the default of docs/sqs.md.
 
     Parameters:
         name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
@@ -63,7 +63,7 @@ class SQS:
         max_runtime: seconds after which a message is held no longer, whatever its handler does;
             None: a little below the 12 hours that SQS allows.
         max_receives: hand-outs after which SQS itself puts a message to the dead; from 5.
-        tenant_groups: tell SQS whose message it is, by which it is fair to tenants.
+        tenant_groups: name the tenant of each message to SQS, which then serves tenants fairly.
         bucket: of S3, for arguments that are too large for a message; None: they are refused.
         region, endpoint_url: as boto3 has them; None: as its configuration says.
         session: a session of boto3 with other credentials than its usual ones.
@@ -114,7 +114,7 @@ class SQS:
 
     @property
     def rewrites(self) -> bool:
-        """Whether what comes again says what it was told to: not where order is kept."""
+        """Whether a returned message keeps its new notes: not in a queue that keeps an order."""
         return not self._options.fifo
 
     @property
@@ -369,7 +369,7 @@ class SQS:
 
 
 class _Parts:
-    """What a transport has while it is open."""
+    """The clients and threads of an open transport."""
 
     def __init__(self, transport: SQS) -> None:
         options, timing = transport._options, transport._timing

@@ -1,1 +1,1 @@
-"""The dialect of MariaDB. MySQL itself is not supported yet."""
+"""The dialect of MySQL and MariaDB."""

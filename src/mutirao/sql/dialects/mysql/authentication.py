@@ -15,7 +15,7 @@ _NEEDED = (
 
 
 def say_what_is_missing(engine: Engine) -> None:
-    """Have an engine of ours say what a driver needs to sign in, and does not find."""
+    """Make an engine of ours report what a driver needs to sign in, and does not find."""
 
     dialect: Any = engine.dialect
     connect = dialect.connect

@@ -1,13 +1,13 @@
 """Makes statements independent of the settings of a caller's session, which stays as it is.
 
-What the session says of rows that may be read and changed is said otherwise for each statement, in
-its own text: MariaDB reads SET STATEMENT, MySQL a hint. So it costs no round trip. Texts travel as
-the digits of their UTF-8, both ways: then neither the driver's encoding nor the session's character
-sets have any part in them. What is ASCII travels as it is.
+Settings of the session that decide which rows are read and changed are overridden in the text of
+each statement: MariaDB reads SET STATEMENT, MySQL a hint. So it costs no round trip. Texts are sent
+as the hexadecimal digits of their UTF-8, both ways, so that neither the driver's encoding nor the
+session's character sets matter. ASCII is sent unchanged.
 
-`sql_mode` stays: drivers quote by what the server last said of it. Who has a key is decided by rows
-that are locked, as they stand then. From 11.6.2 on MariaDB refuses those that are newer than the
-caller's snapshot (1020), unless a statement says otherwise, as ours do.
+`sql_mode` stays: drivers quote by the server's last value of it. The holder of a key is read from
+locked rows, in their newest version. From 11.6.2 on MariaDB refuses rows that are newer than the
+caller's snapshot (1020), unless a statement allows them, as ours do.
 """
 
 import re
@@ -61,7 +61,7 @@ class _Session:
     ended = False
 
     def say(self, request: Request) -> Query[Rows]:
-        """Say a request in words that do not depend on the session."""
+        """Send a request as SQL that does not depend on the session."""
         if not isinstance(request, Execute):
             return (yield request)
         if self.ended and request.sql.startswith((_BACK, _RELEASE)):
@@ -117,17 +117,17 @@ def _plain(request: Execute) -> Iterator[Execute]:
 
 def _with_plain_values(request: Execute) -> Execute:
     first, *rest = request.sql.split("?")
-    sql, told = [first], list[Any]()
+    sql, values = [first], list[Any]()
     for value, part in zip(request.params, rest, strict=True):
         if _is_plain(value):
             sql.append(f"?{part}")
-            told.append(value)
+            values.append(value)
         elif value == "":
             sql.append(f"{_EMPTY}{part}")
         else:
             sql.append(f"{_OF_DIGITS}{part}")
-            told.append(value.encode().hex())
-    return request._replace(sql="".join(sql), params=tuple(told))
+            values.append(value.encode().hex())
+    return request._replace(sql="".join(sql), params=tuple(values))
 
 
 def _is_plain(value: object) -> bool:

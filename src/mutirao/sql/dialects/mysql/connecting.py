@@ -17,7 +17,7 @@ from mutirao.sql.drivers.mysql import MULTI_STATEMENTS
 
 CONNECT_TIMEOUT = 10  # seconds to open a connection, signing in included
 _COMMON: dict[str, Any] = {
-    "together": {"isolation_level": "READ COMMITTED"},
+    "transactional": {"isolation_level": "READ COMMITTED"},
     "fixed": {"charset": "utf8mb4", "use_unicode": True},
     "arguments": {"connect_timeout": CONNECT_TIMEOUT},
 }
@@ -45,7 +45,7 @@ def _prepare(engine: Engine) -> None:
 
 
 def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
-    """Say in aiomysql's words what a URL says in PyMySQL's."""
+    """Translate PyMySQL's parameters of a URL into aiomysql's."""
     for name in _NOT_KNOWN:
         parameters.pop(name, None)
     if isinstance(given := parameters.get("ssl"), dict):
@@ -53,7 +53,7 @@ def _translate(dialect: object, record: object, args: object, parameters: dict[s
 
 
 def _join(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
-    """Let several statements of ours travel together. No handler gets such a connection."""
+    """Allow several statements in one message. No handler gets such a connection."""
     parameters["client_flag"] = parameters.get("client_flag", 0) | MULTI_STATEMENTS
 
 

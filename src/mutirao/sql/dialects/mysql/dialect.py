@@ -1,4 +1,4 @@
-"""MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
+"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -56,7 +56,7 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, Micros, to_micros
 
 
 class MysqlRules(LockAskWrite):
-    """Who looks for lanes puts into them what other programs have inserted."""
+    """The general rules; a look for lanes also places jobs that other programs have inserted."""
 
     bracket = WORDS.transaction
 
@@ -95,10 +95,10 @@ class MariaDB(Dialect):
     instant = Micros()
     shown = InUtc()
     constants = CONSTANTS
-    tells_ends = False
+    notifies_ends = False
     clock = type_coerce(literal_column(NOW), instant)
     placed = MappingProxyType({"unplaced": null()})
-    told_at_once = 10_000
+    fan_out_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -131,16 +131,16 @@ class MariaDB(Dialect):
     ) -> ColumnElement[bool]:
         """Search the object; numbers are equal as numbers are."""
         found = _in_object(args, name)
-        kind, told = func.json_type(found), func.json_unquote(found)
+        kind, text = func.json_type(found), func.json_unquote(found)
         if value is None:
             return kind == "NULL"
         if isinstance(value, bool):
-            return and_(kind == "BOOLEAN", told == json.dumps(value))
+            return and_(kind == "BOOLEAN", text == json.dumps(value))
         if isinstance(value, str):
-            same = cast(told, LargeBinary) == cast(literal(value), LargeBinary)
+            same = cast(text, LargeBinary) == cast(literal(value), LargeBinary)
             return and_(kind == "STRING", same)
         numbers = ["INTEGER", "UNSIGNED INTEGER", "DOUBLE", "DECIMAL"]
-        return and_(kind.in_(numbers), told + 0 == literal(value))
+        return and_(kind.in_(numbers), text + 0 == literal(value))
 
     def argument(self, args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
         """Look into the object."""
@@ -179,10 +179,10 @@ class MariaDB(Dialect):
         return {row[first.name] for row in rows}
 
     def update_returning(
-        self, conn: Connection, change: Update, *told: ColumnElement[Any]
+        self, conn: Connection, change: Update, *wanted: ColumnElement[Any]
     ) -> Row[Any] | None:
         """Change one row and select the expressions: an UPDATE returns nothing."""
-        return conn.execute(select(*told)).first() if conn.execute(change).rowcount else None
+        return conn.execute(select(*wanted)).first() if conn.execute(change).rowcount else None
 
     def update_free(
         self, conn: Connection, table: Table, which: ColumnElement[bool], values: dict[str, Any]

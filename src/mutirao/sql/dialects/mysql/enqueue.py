@@ -7,7 +7,7 @@ from mutirao.sql.dialects.mysql.enqueue_statements import GRAPH_STATEMENTS, INBO
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
-from mutirao.sql.rules.enqueue import enqueue, together
+from mutirao.sql.rules.enqueue import atomically, enqueue
 
 _NO_SUCH_TABLE = 1146
 
@@ -26,7 +26,7 @@ INTAKE = DialectIntake(
     database="MySQL or MariaDB",
     steps=partial(enqueue, WORDS),
     lacks_tables=lacks_tables,
-    together=partial(together, WORDS),
+    atomically=partial(atomically, WORDS),
     graph_statements=GRAPH_STATEMENTS,
     inbox=INBOX_STATEMENTS,
     abroad=abroad,

@@ -1,4 +1,4 @@
-"""The INSERTs of graphs and of the inbox on MariaDB."""
+"""The INSERTs of graphs and of the inbox on MySQL and MariaDB."""
 
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.enqueue.graphs import GraphStatements
@@ -37,7 +37,7 @@ GRAPH_STATEMENTS = GraphStatements(
 )
 
 
-# What a transaction has written itself it reads whatever its isolation level.
+# A transaction reads its own writes at any isolation level.
 INBOX_STATEMENTS = InboxStatements(
     write="""
 INSERT INTO mutirao_inbox (consumer, message) VALUES (?, ?)

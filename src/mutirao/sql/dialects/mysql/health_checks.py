@@ -1,4 +1,4 @@
-"""What `doctor` examines on MySQL and MariaDB: server, indexes, purging, retried transactions."""
+"""The checks of `doctor` on MySQL and MariaDB: server, indexes, purging, retried transactions."""
 
 from collections.abc import Iterator
 
@@ -84,11 +84,13 @@ def _indexes(connection: Connection) -> Iterator[Finding]:
 
 
 def _history(connection: Connection) -> Iterator[Finding]:
-    """Look at what InnoDB has not purged."""
+    """Look at the old rows that InnoDB has not purged."""
     length = _history_length(connection)
     if length is None:
-        untold = "how many old rows are not purged, MySQL tells who has the privilege PROCESS only"
-        yield Finding(Level.OK, "bloat", untold)
+        hidden = (
+            "MySQL shows only users with the privilege PROCESS how many old rows are not purged"
+        )
+        yield Finding(Level.OK, "bloat", hidden)
         return
     found = f"the old rows of {length} transactions are not purged"
     if length <= UNPURGED:

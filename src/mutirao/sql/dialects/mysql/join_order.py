@@ -1,6 +1,6 @@
 """A join with a fixed order and a fixed index, which no planner changes.
 
-Both are needed where a statement changes rows: whatever is passed on the way is locked, too.
+Both are needed where a statement changes rows: all rows that it reads on the way are locked, too.
 """
 
 from typing import Any

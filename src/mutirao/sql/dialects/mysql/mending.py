@@ -1,4 +1,4 @@
-"""Tables of MySQL and MariaDB that are given another definition, as the server itself shows it."""
+"""Repairs definitions of tables on MySQL and MariaDB, compared as the server shows them."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping

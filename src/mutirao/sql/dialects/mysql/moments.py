@@ -1,6 +1,6 @@
 """Moments: integers in the tables, as the rules count them; `datetime(6)` in UTC in the views.
 
-With what else SQL files name.
+Also other constants that SQL files name.
 """
 
 from datetime import UTC, datetime

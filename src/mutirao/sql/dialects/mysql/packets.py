@@ -1,4 +1,4 @@
-"""How many jobs fit into a statement: servers refuse a longer one, and hang up.
+"""Computes how many jobs fit into a statement: servers refuse a longer one, and hang up.
 
 Values stand in the text of a statement, quoted, in UTF-8; in that of a caller's connection as
 digits, if they are not ASCII.

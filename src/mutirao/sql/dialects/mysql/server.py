@@ -1,6 +1,6 @@
-"""What a server and its sessions have to have.
+"""Checks that a server and its sessions have what our tables need.
 
-It is asked, as many speak MySQL's protocol and say that they are MySQL.
+Many servers speak MySQL's protocol and call themselves MySQL, so each property is queried.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
 
 
 class Flaw(NamedTuple):
-    """What is wrong with a server or its tables: what was found, and what to do."""
+    """A problem of a server or its tables: the finding, and what to do."""
 
     about: str
     found: str
@@ -105,10 +105,10 @@ def refuse(connection: Connection) -> None:
 
 
 def allow_making(connection: Connection) -> None:
-    """Have the server let us make our tables, unless they are there.
+    """Make the server allow our tables to be created, unless they exist.
 
     Raises:
-        ConfigurationError: it does not, nor may our user set it otherwise.
+        ConfigurationError: it does not, and our user may not change that.
     """
     if connection.exec_driver_sql(_MADE).all():
         return

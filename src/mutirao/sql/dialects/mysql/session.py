@@ -1,7 +1,7 @@
-"""What a session of ours has set, whatever the server gives it, and what of it can be asked.
+"""The settings of our sessions, independent of the server's defaults, and their check.
 
-All of it is said before SQLAlchemy looks at the server, in two statements for each connection and
-none for a job. docs/mysql.md has the reasons, and what is left as it is.
+They are set before SQLAlchemy examines the server, by two statements for each connection and none
+for a job. docs/mysql.md has the reasons, and the settings that are left unchanged.
 """
 
 from collections.abc import Iterator, Mapping
@@ -15,7 +15,7 @@ UNLIMITED = 2**64 - 1
 _UTF8 = "utf8"  # Python's name
 STRICT = "STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION,ERROR_FOR_DIVISION_BY_ZERO"
 
-# What decides which rows a statement may read and change. By the names that both servers know.
+# Settings that decide which rows a statement may read and change, by names that both servers know.
 ROWS: Mapping[str, int] = {
     "sql_select_limit": UNLIMITED,
     "sql_safe_updates": 0,
@@ -58,8 +58,8 @@ SETTING = (
     f" /*M! , {_set(_MARIADB)} */ /*!80000 , {_set(_MYSQL)} */, NAMES utf8mb4",
 )
 
-# What is asked again: where something between us and the server, or the application's engine, has
-# changed what was said, or the server was not free to do it.
+# Settings that are checked: a proxy, or the application's engine, may have changed them, or the
+# server could not apply them.
 _LIMIT = "SELECT @@sql_select_limit LIMIT 1"
 _ASKING = "SHOW SESSION VARIABLES WHERE Variable_name IN ({})"
 # Some have one name on MySQL and another one on MariaDB; who has both, has them in both.
@@ -78,12 +78,12 @@ _ECHO = "SELECT hex(CONVERT(%s USING utf8mb4)), %s LIMIT 1"
 
 
 def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Yield what a session of ours has otherwise than it was set: its name, and what was found."""
+    """Yield the settings of our session that differ from what was set: name and found value."""
     wanted = {**_LEVEL, **_BOTH, **_MARIADB, **_MYSQL, **_SHOWN}
     asking = _ASKING.format(", ".join("%s" for _ in wanted))
     if (limit := connection.exec_driver_sql(_LIMIT).scalar_one()) != UNLIMITED:
         yield "sql_select_limit", str(limit)
-        return  # else not all would be told
+        return  # else some would be cut off
     for name, found in connection.exec_driver_sql(asking, (*wanted,)):
         if _normal(found) != _normal(wanted[name.lower()]):
             yield name, found

@@ -19,13 +19,13 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 
 LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 
-# What stands in /*M! … */ is read by MariaDB only. Where an INSERT returns nothing, its numbers
+# Only MariaDB reads the text in /*M! … */. Where an INSERT returns nothing, its numbers
 # follow each other: InnoDB reserves those of a statement whose rows are counted beforehand at once.
 _RETURNING = " /*M! RETURNING id */"
 _LAST = "SELECT last_insert_id()"
 _FIRST = f"{_LAST}, @@auto_increment_increment"
 _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
-# Whoever writes an attempt that has ended long ago shares this lock until it commits.
+# A transaction that writes an attempt which ended long ago shares this lock until it commits.
 _LATE = f"{_LOCK}'hours' LOCK IN SHARE MODE"
 _NOBODY_LATE = f"{_LOCK}'hours' FOR UPDATE SKIP LOCKED"
 # Waits for those that wrote one in time, and have not committed yet.
@@ -77,13 +77,13 @@ STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = u.job SET l.run_at 
 _ANY_RULE = "SELECT 1 FROM mutirao_supersede_task LIMIT 1"
 
 # Deletes rows of a table by a column and its index. With `WHERE … IN` MariaDB reads a small table
-# whole, whatever index it is told, and waits for rows that others have.
+# whole, whatever index is given, and waits for rows that others have.
 DROP = """
 DELETE l FROM json_table(?, '$[*]' COLUMNS (id bigint PATH '$')) ended
 STRAIGHT_JOIN {0} l FORCE INDEX ({2}) ON l.{1} = ended.id
 """
 _DROP_LIVE = DROP.format("mutirao_live", "id", "PRIMARY")
-# Pairs of numbers, for what is done to a row each: the driver would say a statement for each.
+# Pairs of numbers, for what is done to a row each: the driver would send a statement for each.
 _PAIRS = "json_table(?, '$[*]' COLUMNS (a bigint PATH '$[0]', b bigint PATH '$[1]')) pairs"
 _MOVE = f"""
 UPDATE {_PAIRS} STRAIGHT_JOIN mutirao_live l FORCE INDEX (PRIMARY) ON l.id = pairs.b
@@ -93,7 +93,7 @@ _FREE = f"""
 DELETE s FROM {_PAIRS}
 STRAIGHT_JOIN mutirao_slot s FORCE INDEX (PRIMARY) ON s.job = pairs.a AND s.counter = pairs.b
 """
-# What the rows have to hold that take the place of none.
+# Values of the rows that are put where there is none.
 _ZEROS = {"mutirao_supersede_wait": ("after",)}
 
 
@@ -153,7 +153,7 @@ class MysqlWords(Words):
         return id
 
     def write_alone(self, columns: Sequence[str], row: Row, due: Due) -> Query[int]:
-        """Say the time's expression in place of asking for it, and all in one trip if that can be.
+        """Use the clock's expression instead of a query, and one round trip where possible.
 
         `last_insert_id()` is the id: nothing else comes between the statements.
         """
@@ -168,11 +168,11 @@ class MysqlWords(Words):
         if joins:
             [(id,)] = yield from self.transaction.joined(write, place, Execute(_LAST))
             return int(id)
-        steps = self._write_apart(write, place)
+        steps = self._write_separately(write, place)
         [id] = yield from self.transaction.around(steps) if autocommits else steps
         return id
 
-    def _write_apart(self, write: Execute, place: Execute) -> Query[list[int]]:
+    def _write_separately(self, write: Execute, place: Execute) -> Query[list[int]]:
         found = yield write._replace(sql=f"{write.sql}{_RETURNING}", answers=True)
         yield place
         return [row[0] for row in found] or (yield from _following(1))

@@ -53,10 +53,10 @@ class PostgresqlAdmin(Admin):
     def in_place(
         self, statement: str, connection: Connection | None, schema: str | None
     ) -> Sequence[str]:
-        """Let a function see the schema of the tables only, and no path of whoever calls it.
+        """Set a function's search path to the schema of the tables, not that of its caller.
 
         Otherwise a role that may create in a schema of that path, `public` perhaps, could put a
-        function of its own in front, and it would run with the rights of whoever calls ours:
+        function of its own in front, which would run with the rights of the caller of ours:
         `cardinality(bigint[])` fits better than `cardinality(anyarray)`.
         """
         if schema is not None:
@@ -84,7 +84,7 @@ class PostgresqlAdmin(Admin):
         connection.execute(select(_ends_if_idle(), lock))
 
     def bound_locks(self, connection: Connection) -> None:
-        """Let the server end the transaction, or a statement that waits."""
+        """Limit how long the server lets the transaction, or a statement, wait."""
         connection.execute(select(_ends_if_idle(), _set("lock_timeout", WAITED_FOR)))
 
     def clock(self, connection: Connection) -> datetime:

@@ -1,8 +1,8 @@
-"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for what they can.
+"""Connecting to PostgreSQL: psycopg 3 for everything, asyncpg and psycopg2 for a part.
 
-A peer that has gone without a word is noticed within half a minute: while nothing is sent, by
-keepalives, and while something is under way, by the time that it stays unacknowledged. The
-defaults of most systems are two hours and a quarter of one.
+A peer that has vanished silently is noticed within half a minute: while nothing is sent, by
+keepalives, and while something is under way, by the time that it stays unacknowledged. The defaults
+of most systems are two hours and a quarter of one.
 """
 
 import socket
@@ -41,7 +41,7 @@ def _unprepare(connection: Any) -> None:
 
 _PSYCOPG = Drivers(
     *("postgresql+psycopg", "postgresql+psycopg", "postgresql", _NO_HSTORE),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     usual=_LIBPQ,
     unprepare=_unprepare,
     direct=True,
@@ -55,13 +55,13 @@ _UNNAMED = {
 }
 _ASYNCPG = Drivers(
     *(None, "postgresql+asyncpg", "asyncpg"),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     arguments={"timeout": float(CONNECT_TIMEOUT)},
     unprepared=_UNNAMED,
 )
 _PSYCOPG2 = Drivers(
     *("postgresql+psycopg2", None, "psycopg2", _NO_HSTORE),
-    together=_READ_COMMITTED,
+    transactional=_READ_COMMITTED,
     usual=_LIBPQ,
 )
 
@@ -73,7 +73,7 @@ def _prepare(engine: Engine) -> None:
     """
     if engine.driver == "asyncpg":
         event.listen(engine, "connect", _limit)
-        event.listen(engine, "do_connect", _name_apart)
+        event.listen(engine, "do_connect", _use_own_class)
         dialect: Any = engine.dialect
         dialect.do_close = lambda connection: connection.driver_connection.terminate()
 
@@ -82,12 +82,12 @@ def _prepare(engine: Engine) -> None:
 
     if engine.driver == "psycopg":
         event.listen(engine, "connect", _iso_dates)
-        event.listen(engine, "connect", _number_apart)
+        event.listen(engine, "connect", _randomize_names)
         _connect_as_ours(engine.dialect)
 
 
 def _iso_dates(connection: Any, record: object) -> None:
-    """Have dates told in the one style that psycopg reads; PgBouncer keeps it with us."""
+    """Set the one date style that psycopg reads; PgBouncer keeps it for our session."""
     driver = getattr(connection, "driver_connection", connection)
     if not (driver.info.parameter_status("DateStyle") or "ISO").startswith("ISO"):
         cursor = connection.cursor()
@@ -96,10 +96,10 @@ def _iso_dates(connection: Any, record: object) -> None:
         connection.commit()
 
 
-def _number_apart(connection: Any, record: object) -> None:
-    from mutirao.sql.drivers.prepared import number_apart
+def _randomize_names(connection: Any, record: object) -> None:
+    from mutirao.sql.drivers.prepared import randomize_names
 
-    number_apart(getattr(connection, "driver_connection", connection))
+    randomize_names(getattr(connection, "driver_connection", connection))
 
 
 def _connect_as_ours(dialect: Any) -> None:
@@ -115,7 +115,9 @@ def _connect_as_ours(dialect: Any) -> None:
     )
 
 
-def _name_apart(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
+def _use_own_class(
+    dialect: object, record: object, args: object, parameters: dict[str, Any]
+) -> None:
     from mutirao.sql.drivers.asyncpg import OwnConnection
 
     parameters["connection_class"] = OwnConnection

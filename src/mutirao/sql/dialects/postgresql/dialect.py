@@ -51,10 +51,11 @@ from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.schema.tables import live
 from mutirao.sql.schema.types import Timestamp
 
-# Subscriptions, in 0.35 s of the server. A commit waits for the disk as long as a thousand take.
-_TOLD_ALONE = 50_000
+# Subscriptions of a part after the first: 0.35 s of the server. A commit waits as long for the disk
+# as a thousand take.
+_FURTHER_AT_ONCE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
-# What JSON has as text and PostgreSQL has not: half a character, or NUL.
+# Escapes of JSON that PostgreSQL's text cannot hold: half a surrogate pair, or NUL.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _NO_TEXT = r"\\u(0000|[dD][89a-fA-F])"
 
@@ -69,10 +70,10 @@ class PostgreSQL(Dialect):
     rules = RULES
     has_roles = True
     constants = CONSTANTS
-    tells_ends = True
+    notifies_ends = True
     clock = func.statement_timestamp()
     delivers = True
-    told_at_once = 10_000
+    fan_out_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -123,7 +124,7 @@ class PostgreSQL(Dialect):
         return case((unfit, null()), (func.json_typeof(found) == "object", found))
 
     def held_by(self, worker: int) -> ColumnElement[bool]:
-        """Return the condition that a worker holds the job; no index tells."""
+        """Return the condition that a worker holds the job; no index shows it."""
         moment = literal(None, TIMESTAMP(timezone=True))
         held = func.mutirao_held(literal([worker], ARRAY(BigInteger)), false(), moment)
         return and_(_among(held), live.c.worker == worker)
@@ -149,7 +150,7 @@ class PostgreSQL(Dialect):
         """Call the function for it: one round trip."""
         which = done.id, done.run, int(done.started_ago * 1e6)
         topics = [*patterns_of(topic_of(publication.task))]
-        most = first if after is None else max(first, _TOLD_ALONE)
+        most = first if after is None else max(first, _FURTHER_AT_ONCE)
         [found] = yield Execute(statements.FAN_OUT, (*which, topics, after, most))
         return found[0], found[1]
 

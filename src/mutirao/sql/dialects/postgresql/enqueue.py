@@ -142,14 +142,14 @@ def lacks_tables(error: Exception) -> bool:
     return code == _NO_SCHEMA or (code in _UNDEFINED and "mutirao_" in short(cause))
 
 
-def together(steps: Steps) -> Steps:
+def atomically(steps: Steps) -> Steps:
     """Do all of these steps or none, in the transaction that there is or one of their own."""
-    yield Execute("SELECT 1")  # whoever begins a transaction lazily has begun it now
+    yield Execute("SELECT 1")  # a lazy transaction begins with it
     ((autocommits,),) = yield Autocommits()
     return (yield from (_TRANSACTION if autocommits else GRAPH_SAVEPOINT).around(steps))
 
 
-INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, together, GRAPH_STATEMENTS, INBOX_STATEMENTS)
+INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, atomically, GRAPH_STATEMENTS, INBOX_STATEMENTS)
 
 
 def _single(job: NewJob) -> Steps:
@@ -173,7 +173,7 @@ def _one(job: NewJob) -> Execute:
 def _written(job: NewJob) -> tuple[str, Row, Row]:
     """Return the statement for a job, and what is bound before its arguments and after them.
 
-    What is not the function's default is passed by name: most jobs have three facts of fourteen.
+    Values other than the function's defaults are passed by name: most jobs have three of fourteen.
     """
     row = _asked(job)
     given = tuple(map(ne, row, _DEFAULTS))
@@ -192,7 +192,7 @@ def _call(given: tuple[bool, ...], fair: bool) -> str:
 
 
 class _Drawn(NamedTuple):
-    """What is known of a job before its turn to be placed has come."""
+    """The facts of a job before its turn to be placed has come."""
 
     id: int
     due: datetime

@@ -1,10 +1,10 @@
 """Rows of jobs as PostgreSQL takes them: as parameters of a statement, and as bytes of COPY.
 
-Parameters are simple types that the statements convert, so that codecs which a program has set on
-its connection do not matter.
+Parameters are simple types that the statements convert, so codecs that a program has set on its
+connection do not matter.
 
-Jobs that share what was checked differ in arguments only: the rest of their rows is made once, and
-columns that none of them fills do not travel. That halves what a row costs its sender. Text is
+Jobs with the same options differ in arguments only: the rest of their rows is made once, and
+columns that none of them fills are not sent. That halves the cost of a row for its sender. Text is
 UTF-8.
 """
 

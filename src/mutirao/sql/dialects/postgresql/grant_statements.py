@@ -8,7 +8,7 @@ from mutirao.sql.dialects.postgresql import grants, sets
 
 PRINT_WIDTH = 100  # of what is printed
 
-# What everybody may do with `public` and with functions, unless somebody has taken it from PUBLIC.
+# Privileges that PUBLIC has on `public` and on functions, unless they were revoked.
 _USABLE = {"Where PUBLIC may not use the schema": f"GRANT USAGE ON {grants.SCHEMA} TO {{to}}"}
 _CALLABLE = {
     "Where PUBLIC may not call functions": (

@@ -1,8 +1,8 @@
-"""What each role of a company may do in PostgreSQL: one source for the command line and the docs.
+"""The privileges of each role in PostgreSQL: one source for the command line and the docs.
 
-All functions of the schema run with the rights of whoever calls them, so that a role needs what
-they touch. Tests take each of these privileges away and see that something of the role fails, and
-that nothing does while it has them all. `why` is for those that surprise.
+All functions of the schema run with the rights of their callers, so a role needs privileges on all
+that they touch. Tests revoke each of these privileges and see that something of the role fails, and
+that nothing fails while it has them all. `why` explains surprising ones.
 """
 
 import re

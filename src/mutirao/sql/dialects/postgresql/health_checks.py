@@ -1,4 +1,4 @@
-"""What `doctor` examines on PostgreSQL: indexes, plans, dead rows and what keeps them, sessions."""
+"""The checks of `doctor` on PostgreSQL: indexes, plans, dead rows and their causes, sessions."""
 
 from collections.abc import Iterator
 
@@ -68,7 +68,7 @@ WHERE database = current_database()
   AND prepared < clock_timestamp() - CAST(:long AS integer) * interval '1 second'
 ORDER BY seconds DESC
 """)
-# Who begins sessions with which settings: this one's own, and those of roles and of the database.
+# Settings of sessions: this one's own, and those of roles and of the database.
 _SETTINGS = text("""
 SELECT 'this session' AS who, name || '=' || setting AS setting FROM pg_settings
 UNION ALL
@@ -84,7 +84,7 @@ WHERE proname = :name AND pronamespace = (
     SELECT relnamespace FROM pg_class WHERE oid = to_regclass('mutirao_live')
 )
 """)
-# What the server gave up of anybody; what we tried again, and jobs, since the tables were made.
+# Deadlocks of all clients; our retries, and jobs, since the tables were made.
 _DEADLOCKS = text("""
 SELECT deadlocks, coalesce(to_char(stats_reset, 'YYYY-MM-DD HH24:MI'), 'it was made'),
        coalesce(pg_sequence_last_value('mutirao_retries'), 0),

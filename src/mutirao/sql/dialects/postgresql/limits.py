@@ -1,6 +1,6 @@
 """Limits on PostgreSQL: claims within them, repeated after jobs were parked.
 
-What is decided, and under which locks, is in the functions of the migration.
+The functions of the migration decide, and take the locks.
 """
 
 import logging
@@ -19,7 +19,7 @@ _ID = Claim._fields.index("id")
 
 
 class ClaimRequest(NamedTuple):
-    """What a claim asks for; `sql` is its statement."""
+    """The parameters of a claim; `sql` is its statement."""
 
     sql: str
     worker: int
@@ -59,7 +59,7 @@ SEPARATOR = "\x1e"
 MAX_CLAIM_ROUNDS = 1_000  # of a claim
 # Of one that has found something: a backlog that is parked meanwhile does not keep that waiting.
 MAX_ROUNDS_WITH_JOBS = 4
-LOOK_AHEAD_JOBS = 1_000  # jobs that are looked at together, to park those that cannot run
+LOOK_AHEAD_JOBS = 1_000  # jobs that are read at once, to park those that cannot run
 _TASK = Claim._fields.index("task")
 
 
@@ -74,8 +74,8 @@ def claim_on(request: ClaimRequest, rows: Rows) -> Query[Claimed]:
     found, lanes, rounds = Claimed(), request.lanes, 0
     while asks_again(rows):
         found.extend(map(Claim._make, rows[:-1]))
-        told = rows[-1][_TASK]
-        wakes, left, rounds = _parse(told), "*" in told, rounds + 1
+        again = rows[-1][_TASK]
+        wakes, left, rounds = _parse(again), "*" in again, rounds + 1
         enough = rounds >= (MAX_ROUNDS_WITH_JOBS if found else MAX_CLAIM_ROUNDS)
         if len(found) >= request.limit or enough:
             found.woken = (*wakes, *(_asked(lanes) if left or enough else ()))
@@ -112,9 +112,9 @@ def called(settled: set[int], lanes: str | None) -> set[int]:
     """Return settled ids, with the lanes that other jobs were called back to."""
     if not lanes:
         return settled
-    told = Settled(settled)
-    told.woken = _parse(lanes)
-    return told
+    found = Settled(settled)
+    found.woken = _parse(lanes)
+    return found
 
 
 def _parse(lanes: str | None) -> tuple[Wake, ...]:

@@ -1,6 +1,6 @@
-"""Tables of PostgreSQL that are given another definition, compared as the catalogue shows them.
+"""Repairs definitions of tables on PostgreSQL, compared as the catalogue shows them.
 
-What a statement makes is looked at in a temporary table, which is dropped at once. Functions are
+The result of a statement is examined in a temporary table, which is dropped at once. Functions are
 compared by their text.
 """
 
@@ -44,7 +44,7 @@ _VIEW = text("SELECT pg_get_viewdef(to_regclass(:name))")
 
 
 class Creation(NamedTuple):
-    """What a statement makes."""
+    """The object that a statement creates."""
 
     kind: str
     name: str

@@ -105,8 +105,8 @@ class PostgresqlRules(Rules):
         """Write attempts at webhooks that all went well, and complete jobs."""
         rows = [webhooks.values_of(each) for each in attempts]
         counted = (USUAL_LIMIT.name, PROVEN_ENOUGH, now)
-        told = (msgspec.json.encode(rows).decode(), *_ended(by_id(done)), *counted)
-        [(written, found, lanes)] = yield Execute(statements.DELIVERED, told)
+        values = (msgspec.json.encode(rows).decode(), *_ended(by_id(done)), *counted)
+        [(written, found, lanes)] = yield Execute(statements.DELIVERED, values)
         if not written:
             return None
         return limits.called({s.id for s in done} if found is None else set(found), lanes)
@@ -160,8 +160,8 @@ class PostgresqlRules(Rules):
         yield Execute(statements.WAKE_ALL)
 
     def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
-        """Notify, if somebody asked for one of them."""
-        yield Execute(statements.TELL_ENDED, (array(jobs),))
+        """Notify callers who wait for one of them, if there are any."""
+        yield Execute(statements.NOTIFY_ENDED, (array(jobs),))
 
     def hold(self, jobs: Sequence[int]) -> Query[None]:
         """Lock what the end of these jobs will touch, but for counters of limits."""

@@ -1,7 +1,7 @@
 """A set of jobs in a schema of its own: put that schema before the names in a text of SQL.
 
-Several sets may stand in one database. What PostgreSQL knows without a schema, channels and
-settings of a transaction, has that of the set in its name.
+Several sets may stand in one database. Channels and settings of a transaction, which PostgreSQL
+knows without a schema, have that of the set in their names.
 """
 
 import re
@@ -14,7 +14,7 @@ _TOKEN = re.compile(
     r"""
     (?P<kept> \bSAVEPOINT\ \w+ | \bOF\ \w+(?:,\ \w+)*   # names within the statement
         | "(?:[^"]|"")*" | %\(\w+\)s )
-    | '(?P<told>mutirao | mutirao_ended | mutirao\.(?:ahead|called))'
+    | '(?P<literal>mutirao | mutirao_ended | mutirao\.(?:ahead|called))'
     | '(?P<object>mutirao_\w+)'                         # regclass
     | (?P<text>'(?:[^']|'')*')
     | (?<![\w.]) (?P<name>mutirao_\w+)
@@ -51,8 +51,8 @@ def qualified(sql: str, schema: str) -> str:
     """Return a statement of ours about the set in `schema`; once more, it stays as it is."""
 
     def place(found: re.Match[str]) -> str:
-        if (told := found["told"]) is not None:
-            return f"'{in_set(told, schema)}'"
+        if (literal := found["literal"]) is not None:
+            return f"'{in_set(literal, schema)}'"
         if (relation := found["object"]) is not None:
             return f"'{quoted(schema)}.{relation}'"
         name = found["name"]

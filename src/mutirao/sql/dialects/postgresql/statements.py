@@ -54,7 +54,7 @@ SELECT written, settled, {_CALLED} FROM mutirao_delivered(
 )
 """  # noqa: S608 (constants)
 
-# What must not be committed raises, so the COMMIT may travel with it.
+# It raises an error if it must not be committed, so the COMMIT may travel with it.
 COMPLETE = "SELECT mutirao_complete(%s, %s, %s)"
 
 FAN_OUT = "SELECT done, last FROM mutirao_fan_out(%s, %s, %s, %s::text[], %s::text, %s)"
@@ -81,7 +81,7 @@ RESCUE = "SELECT * FROM mutirao_rescue(%s, %s::timestamptz)"
 WAKE = "SELECT mutirao_wake()"
 WAKE_ALL = "SELECT pg_notify('mutirao', '')"
 
-TELL_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
+NOTIFY_ENDED = "SELECT mutirao_tell_waiters(%s::text::bigint[])"
 
 ROLL_UP = "SELECT mutirao_roll_up(%s::double precision * interval '1 second', %s::timestamptz)"
 COUNT_BACKLOG = "SELECT mutirao_count_backlog(%s::bigint, %s::timestamptz)"

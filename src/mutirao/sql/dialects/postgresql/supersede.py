@@ -1,4 +1,4 @@
-"""A supersede rule on PostgreSQL: asked when a job is enqueued, or about what SQL enqueued.
+"""A supersede rule on PostgreSQL: asked when a job is enqueued, or for jobs that SQL enqueued.
 
 The functions of `uniqueness.sql` lock the last job of the key, and do at the commit what was
 decided.

@@ -79,9 +79,9 @@ class SqliteAdmin(Admin):
 def _write_ahead(connection: Connection) -> None:
     """Put the file in WAL mode, which it remembers.
 
-    Of two that do so at once, each has read the file already, so SQLite lets neither wait for the
-    other: one is told that the database is locked, whatever its timeout (29 of 300 processes, five
-    at a time). It waits by beginning to write, and tries again.
+    If two do so at once, each has read the file already, so SQLite lets neither wait for the other:
+    one gets "database is locked", whatever its timeout (29 of 300 processes, five at a time). It
+    waits by beginning to write, and tries again.
     """
     until = time.monotonic() + BUSY_TIMEOUT
     while True:

@@ -1,4 +1,4 @@
-"""SQLite as a `Dialect`: the general rules in its SQL, and whatever else differs."""
+"""SQLite as a `Dialect`: the general rules in its SQL, and what else differs."""
 
 import json
 from collections.abc import Sequence
@@ -52,9 +52,9 @@ class SQLite(Dialect):
     instant = Micros()
     shown = IsoText()
     constants = MappingProxyType({"parked": str(to_micros(PARKED))})
-    tells_ends = False
+    notifies_ends = False
     clock = bindparam("clock", callable_=partial(datetime.now, UTC), type_=instant)
-    told_at_once = 10_000
+    fan_out_at_once = 10_000
 
     @property
     def admin(self) -> Admin:
@@ -115,7 +115,7 @@ class SQLite(Dialect):
         """Count nothing: one transaction writes at a time, and none is aborted for another one."""
 
     def refresh_statistics(self, conn: Connection) -> None:
-        """Let SQLite decide which tables need to be analysed again."""
+        """Make SQLite analyse the tables that need it again."""
         conn.exec_driver_sql("PRAGMA optimize")
 
 

@@ -6,7 +6,7 @@ from mutirao.sql.dialects.sqlite.enqueue_statements import GRAPH_STATEMENTS, INB
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
-from mutirao.sql.rules.enqueue import enqueue, together
+from mutirao.sql.rules.enqueue import atomically, enqueue
 
 _NEEDED = ("mutirao_job", "mutirao_inbox", "sqlite_sequence")
 
@@ -21,7 +21,7 @@ INTAKE = DialectIntake(
     database="SQLite",
     steps=partial(enqueue, WORDS),
     lacks_tables=lacks_tables,
-    together=partial(together, WORDS),
+    atomically=partial(atomically, WORDS),
     graph_statements=GRAPH_STATEMENTS,
     inbox=INBOX_STATEMENTS,
 )

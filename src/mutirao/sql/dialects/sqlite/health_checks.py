@@ -1,4 +1,4 @@
-"""What `doctor` examines on SQLite: indexes, plans, and the file."""
+"""The checks of `doctor` on SQLite: indexes, plans, and the file."""
 
 from collections.abc import Iterator
 from typing import Any

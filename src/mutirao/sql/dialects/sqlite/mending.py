@@ -1,8 +1,8 @@
-"""Tables of SQLite that are made again: with another definition, and all that is in them.
+"""Repairs definitions of tables on SQLite: creates a table again, with all of its rows.
 
 SQLite alters little of a table. What its documentation advises instead, a new one that takes the
 old one's name, would leave quotes in the definition, and change what applications' own foreign keys
-and views refer to. So the rows are put aside, and come back.
+and views refer to. So the rows are moved away, and copied back.
 """
 
 import sqlite3
@@ -27,7 +27,7 @@ class Thing(NamedTuple):
 
     @property
     def key(self) -> tuple[str, str]:
-        """What tells it apart: a trigger may have the name of an index."""
+        """Its identity: a trigger may have the name of an index."""
         return self.type, self.name
 
 

@@ -1,7 +1,7 @@
 """Opening a file for a coroutine, which may be cancelled meanwhile.
 
-aiosqlite opens a file in a thread, and forgets the connection that the thread brings when whoever
-waited for it is gone: it stays open until it is collected.
+aiosqlite opens a file in a thread, and forgets the connection if its caller was cancelled
+meanwhile: it stays open until it is garbage-collected.
 """
 
 import sqlite3
@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 64  # of an iteration over a cursor; aiosqlite's own default
 
 
 def open_or_close(engine: Engine) -> None:
-    """Have an engine for coroutines close a connection for which nobody waits any more."""
+    """Make an engine for coroutines close a connection for which nobody waits any more."""
 
     @event.listens_for(engine, "do_connect")
     def _open(dialect: object, record: object, args: object, params: dict[str, Any]) -> None:
@@ -50,7 +50,7 @@ class _Opening:
 
 
 async def _opened(database: str, **arguments: Any) -> Connection:
-    # Whoever gives it up closes it in a thread that is not the one that opened it.
+    # A cancelled caller closes it in another thread than the one that opened it.
     arguments["check_same_thread"] = False
     opening = _Opening(partial(sqlite3.connect, database, **arguments))
     connection = Connection(opening.connect, _ROWS_AT_ONCE)

@@ -23,7 +23,7 @@ class WriteLock:
         self._free = Lock()
 
     def share_with(self, connection: object) -> None:
-        """Have a new connection take part."""
+        """Share the lock with a new connection."""
         own = lendable(connection)
         if isinstance(own, OwnConnection):
             own.lock = lambda: self._free.acquire(timeout=MAX_WAIT)
@@ -40,7 +40,7 @@ def write_lock_of(path: str) -> WriteLock:
 
 
 def give_back_at_ends(dialect: Any) -> None:
-    """Have a connection give the lock back when its transaction ends, or itself."""
+    """Release the lock when a connection's transaction ends, or the connection itself."""
     for end in ("do_commit", "do_rollback", "do_close", "do_terminate"):
         setattr(dialect, end, _giving_back(getattr(dialect, end)))
 

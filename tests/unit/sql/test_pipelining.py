@@ -1,4 +1,4 @@
-"""Steps as one transaction: what answers nothing travels with what is asked next."""
+"""Steps as one transaction: statements without results travel with the next query."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from mutirao.sql.drivers.mysql import say_joined
+from mutirao.sql.drivers.mysql import send_joined
+from mutirao.sql.drivers.pipelining import MOST_WAITING, in_one_transaction
 from mutirao.sql.drivers.steps import (
     Autocommits,
     Bracket,
@@ -21,13 +22,12 @@ from mutirao.sql.drivers.steps import (
     execute_many,
     pipelined,
 )
-from mutirao.sql.drivers.together import MOST_WAITING, together
 
 BRACKET = Bracket("BEGIN", "COMMIT", ("ROLLBACK",))
 
 
 def heard(steps: Query[Any], joins: bool = True, failing: str = "") -> tuple[list[list[str]], Any]:
-    """Reply each statement with its text; return what travelled together, and the result."""
+    """Reply each statement with its text; return which travelled in one message, and the result."""
     said, answer = list[list[str]](), None
     try:
         request = next(steps)
@@ -62,17 +62,17 @@ def work() -> Query[Rows]:
 
 def test_what_waits_travels_with_what_asks() -> None:
     """And with the COMMIT; where that cannot be, each travels by itself."""
-    said, found = heard(together(BRACKET, work()))
+    said, found = heard(in_one_transaction(BRACKET, work()))
     assert said == [["BEGIN", "a", "b", "asks"], ["c", "COMMIT"]]
     assert found == [("asks",)]
-    said, _ = heard(together(BRACKET, work()), joins=False)
+    said, _ = heard(in_one_transaction(BRACKET, work()), joins=False)
     assert said == [["BEGIN"], ["a"], ["b"], ["asks"], ["c"], ["COMMIT"]]
 
 
 @pytest.mark.parametrize("failing", ["b", "c"])
 def test_what_fails_undoes_all(failing: str) -> None:
     """The steps get the error of whatever travelled with what they said."""
-    said, error = heard(together(BRACKET, work()), failing=failing)
+    said, error = heard(in_one_transaction(BRACKET, work()), failing=failing)
     assert said[-1] == ["ROLLBACK"]
     assert isinstance(error, ValueError)
 
@@ -85,7 +85,11 @@ def test_what_is_large_travels_alone() -> None:
         yield execute_many("b", [("x" * MOST_WAITING,), ("x",)])
         yield command("c")
 
-    assert heard(together(BRACKET, large()))[0] == [["BEGIN", "a"], ["b"], ["c", "COMMIT"]]
+    assert heard(in_one_transaction(BRACKET, large()))[0] == [
+        ["BEGIN", "a"],
+        ["b"],
+        ["c", "COMMIT"],
+    ]
 
 
 def test_what_is_asked_soon() -> None:
@@ -98,7 +102,7 @@ def test_what_is_asked_soon() -> None:
         second = yield from all_of([Execute("b"), Execute("c"), Execute("d")])
         return [first.rows, *second]
 
-    said, found = heard(together(BRACKET, asking()))
+    said, found = heard(in_one_transaction(BRACKET, asking()))
     assert said == [["BEGIN", "a", "b", "c", "d"], ["COMMIT"]]
     assert found == [[(each,)] for each in "abcd"]
     assert heard(asking()) == ([["a"]], [("a",)])
@@ -111,9 +115,12 @@ def test_the_last_travels_with_the_commit() -> None:
         found = yield Execute("a", commits=True)
         return (yield command("b")) if more else found
 
-    assert heard(together(BRACKET, last(False))) == ([["BEGIN", "a", "COMMIT"]], [("COMMIT",)])
+    assert heard(in_one_transaction(BRACKET, last(False))) == (
+        [["BEGIN", "a", "COMMIT"]],
+        [("COMMIT",)],
+    )
     with pytest.raises(TypeError, match="travel"):
-        heard(together(BRACKET, last(True)))
+        heard(in_one_transaction(BRACKET, last(True)))
 
 
 def test_a_transaction_within_one() -> None:
@@ -122,7 +129,7 @@ def test_a_transaction_within_one() -> None:
     def asking() -> Query[Rows]:
         return (yield Autocommits())
 
-    assert heard(together(BRACKET, asking())) == ([["BEGIN", "COMMIT"]], [(False,)])
+    assert heard(in_one_transaction(BRACKET, asking())) == ([["BEGIN", "COMMIT"]], [(False,)])
 
 
 class Driver:
@@ -149,7 +156,7 @@ def test_many_rows_in_one_text() -> None:
     change = execute_many("UPDATE t SET a = ? WHERE b = ?", _TWO)
     unread, soon = Execute("SELECT 1", answers=False), Execute("SELECT 2", into=Reply())
     driver = Driver()
-    rows = say_joined(driver, insert._replace(then=(change, unread, soon, Execute("WITH none"))))
+    rows = send_joined(driver, insert._replace(then=(change, unread, soon, Execute("WITH none"))))
     assert driver.said == (
         "INSERT INTO t (a, b) VALUES (?, ?), (?, ?) ON DUPLICATE KEY UPDATE a = VALUES(a);"
         "UPDATE t SET a = ? WHERE b = ?;UPDATE t SET a = ? WHERE b = ?;SELECT 1;SELECT 2;WITH none",

@@ -1,4 +1,4 @@
-"""Events that wait to be told: a bounded number, by key, numbered so that gaps are noticed."""
+"""A bounded buffer of job events that wait to be published, numbered so that gaps are noticed."""
 
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
@@ -7,7 +7,7 @@ from mutirao.model.jobs.events import EventKey, JobEvent
 from mutirao.ports.events import Drops
 
 MOST_WAITING = 10_000  # events
-MOST_TOGETHER = 500  # events in one message
+MOST_IN_MESSAGE = 500  # events in one message
 
 
 class Bundle(NamedTuple):
@@ -19,7 +19,7 @@ class Bundle(NamedTuple):
 
 
 class EventBuffer:
-    """The events of one teller."""
+    """The waiting events of one publisher."""
 
     def __init__(self, drops: Drops, most: int = MOST_WAITING) -> None:
         self._drops, self._most, self._waiting = drops, most, 0
@@ -47,8 +47,8 @@ class EventBuffer:
         self._events, self._gaps, self._waiting = {}, {}, 0
         for key, some in events.items():
             number = self._numbers.get(key, 0)
-            for first in range(0, len(some), MOST_TOGETHER):
-                yield Bundle(key, number + first, some[first : first + MOST_TOGETHER])
+            for first in range(0, len(some), MOST_IN_MESSAGE):
+                yield Bundle(key, number + first, some[first : first + MOST_IN_MESSAGE])
             self._numbers[key] = number + len(some)
         for key, gap in gaps.items():
             self._numbers[key] = self._numbers.get(key, 0) + gap

@@ -1,8 +1,7 @@
 """Bulk fan-out: INSERT … SELECT for subscriptions without filter, key or order.
 
 A plain subscription asks for a job of its task, and for nothing else. Synchronous functions of a
-SQLAlchemy `Connection`, for databases that do not make deliveries by themselves: those that do, do
-the same in a function of theirs.
+SQLAlchemy `Connection`, for databases whose dialect has no function that makes deliveries.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,15 +46,15 @@ ANY_FURTHER = exists().where(further_topic.c.topic.in_(bindparam("topics", expan
 _its = subscription.c
 _PLAIN = and_(_its.filter.is_(None), _its.key.is_(None), _its.options == "{}")
 _BEFORE: BindParameter[int] = bindparam("before", type_=Integer)
-_OWN = ("traceparent", "tenant", "group")  # what a delivery has of its publication
+_OWN = ("traceparent", "tenant", "group")  # columns that a delivery takes from its publication
 
 
 @dataclass(frozen=True, slots=True)
-class Telling:
+class BulkFanOut:
     """The next deliveries of a publication.
 
     Parameters:
-        few: how many a part has at most that are not plain, about: each takes 20 times as long.
+        few: about the most that are not plain in a part: each of them takes 20 times as long.
         further: whether any subscription may have one of its topics besides its first one.
     """
 
@@ -77,26 +76,26 @@ class Telling:
         values |= {"publication": publication.id, "after": after, "before": most - 1}
         values["last"] = last = conn.scalar(_last(*asked), values)
         if most > self.few:
-            sooner = _said(*asked, last is None).sooner
+            sooner = _statements(*asked, last is None).sooner
             values["last"] = last = conn.scalar(sooner, values | {"before": self.few - 1}) or last
-        said = _said(*asked, last is None)
-        if not (met := conn.scalar(said.met, values)):
+        statements = _statements(*asked, last is None)
+        if not (met := conn.scalar(statements.met, values)):
             return last, False, []
         values["beginning"] = beginning = f'{{"{PUBLICATION}": {publication.id}, '
         values |= self.dialect.before_writing(conn)
-        if made := conn.execute(said.write, values).rowcount:
+        if made := conn.execute(statements.write, values).rowcount:
             self.dialect.make_live(conn, beginning)
-            conn.execute(said.record, values)
-        # Those that are not plain, and those that were not when the others were told.
-        rest = [] if made == met else list(conn.scalars(said.rest, values))
+            conn.execute(statements.record, values)
+        # Those that are not plain, and those that were not plain when the others got theirs.
+        rest = [] if made == met else list(conn.scalars(statements.rest, values))
         return last, bool(made), rest
 
 
 @cache
 def _last(dialect: Dialect, topics: int, tenant: bool, further: bool) -> Select[str | None]:
-    """Return what finds the last subscription of a part; NULL: there is no other part.
+    """Return the query of the last subscription of a part; NULL: there is no other part.
 
-    It is where one topic or pattern has reached so many.
+    A part ends where one topic or pattern has reached so many.
     """
     each = [
         found.add_columns(id).order_by(id).limit(1).offset(_BEFORE)
@@ -120,8 +119,8 @@ def _indexed(
         yield its.subscription, select().where(its.topic.in_(names), its.subscription > after)
 
 
-class _Said(NamedTuple):
-    """The statements of a part: to make them takes longer than a small one."""
+class _Statements(NamedTuple):
+    """The statements of a part, cached: to compile them takes longer than to run a small one."""
 
     sooner: Select[str]
     met: Select[int]
@@ -131,7 +130,9 @@ class _Said(NamedTuple):
 
 
 @cache
-def _said(dialect: Dialect, topics: int, tenant: bool, further: bool, ends: bool) -> _Said:
+def _statements(
+    dialect: Dialect, topics: int, tenant: bool, further: bool, ends: bool
+) -> _Statements:
     names, last = _names(topics), bindparam("last", type_=Text)
     places = [*_places(dialect, names, tenant, further)]
     counts = [
@@ -143,19 +144,19 @@ def _said(dialect: Dialect, topics: int, tenant: bool, further: bool, ends: bool
     asked = _jobs(dialect)
     rows = [place.where(_PLAIN).add_columns(*asked.values()) for place in places]
     target = table(job.name, *map(column, asked))  # `job` has no column of one database only
-    told = exists().where(
+    delivered = exists().where(
         delivery.c.publication == bindparam("publication"),
         delivery.c.subscription == _its.id,
         delivery.c.nth == 0,
     )
     others = union_all(*(place.where(~_PLAIN).add_columns(_its.id) for place in places))
     each = others.subquery()
-    return _Said(
+    return _Statements(
         sooner=select(each.c.id).order_by(each.c.id).limit(1).offset(_BEFORE),
         met=select(reduce(add, (count.scalar_subquery() for count in counts))),
         write=insert(target).from_select(list(asked), (union if further else union_all)(*rows)),
         record=_record(dialect),
-        rest=union(*(place.where(~told).add_columns(_its.id) for place in places)),
+        rest=union(*(place.where(~delivered).add_columns(_its.id) for place in places)),
     )
 
 
@@ -164,7 +165,7 @@ def _names(topics: int) -> list[BindParameter[str]]:
 
 
 def _tenants(tenant: bool) -> list[ColumnElement[bool]]:
-    """Return whose subscriptions are told: those of any, and of the publication's, if it has one.
+    """Return whose subscriptions match: those of any, and of the publication's, if it has one.
 
     One by one, as each is a range of an index.
     """
@@ -174,7 +175,7 @@ def _tenants(tenant: bool) -> list[ColumnElement[bool]]:
 def _places(
     dialect: Dialect, names: Sequence[BindParameter[str]], tenant: bool, further: bool
 ) -> Iterator[Select[Any]]:
-    """Yield queries of the subscriptions to tell, without columns: each is for a few ranges."""
+    """Yield queries of the matching subscriptions, without columns: each reads a few ranges."""
     group = or_(_its.group.is_(None), _its.group == bindparam("group", type_=Text))
     after, active = _its.id > bindparam("after", type_=Text), _its.active == true()
     each = select().where(after, group, active, _its.order_by.is_(None))

@@ -1,6 +1,6 @@
-"""Telling a hub that jobs were committed, from any thread, without waiting for it.
+"""Announces committed jobs to a hub, from any thread, without waiting for it.
 
-A thread of its own sends what is put into a bounded queue. While the hub is away, hints are
+A thread of its own sends the hints of a bounded queue. While the hub is away, hints are
 dropped: workers poll then.
 """
 
@@ -25,7 +25,7 @@ from mutirao.hub.protocol import (
     RefusedLine,
     WakeLine,
     line_of,
-    told,
+    read_hub_line,
 )
 
 log = logging.getLogger("mutirao")
@@ -40,8 +40,8 @@ _Hint = WakeLine | threading.Event | None  # None: the end
 _Waiting = queue.Queue[_Hint]
 
 
-class HubTeller:
-    """Tells the hub at `address` of jobs in the database that it knows as `database`.
+class HubClient:
+    """Announces to the hub at `address` jobs in the database that it knows as `database`.
 
     Its thread starts with the first hint, in each process.
     """
@@ -52,8 +52,8 @@ class HubTeller:
         self._waiting: _Waiting = queue.Queue(MOST_WAITING)
         self._starting = threading.Lock()
 
-    def tell(self, line: WakeLine) -> None:
-        """Have a hint sent. Never waits; dropped if too many wait."""
+    def send(self, line: WakeLine) -> None:
+        """Queue a hint to be sent. Never waits; it is dropped if too many wait."""
         if self._pid != os.getpid() and not self._start():
             return
         with suppress(queue.Full):
@@ -93,7 +93,7 @@ class HubTeller:
 
 
 class _HubSender:
-    """The thread's side: one connection, opened when there is something to say."""
+    """The thread's side: one connection, opened when there is a hint to send."""
 
     def __init__(self, address: Address, database: str, waiting: _Waiting) -> None:
         self._address, self._database, self._waiting = address, database, waiting
@@ -142,7 +142,7 @@ class _HubSender:
                     self._failed(gone)
                     return
             else:
-                self._told()
+                self._succeeded()
                 return
 
     def _connect(self) -> socket.socket:
@@ -159,7 +159,7 @@ class _HubSender:
             opened = context.wrap_socket(opened, server_hostname=address.host)
             self._socket = opened
         opened.sendall(line_of(HelloLine(self._database, address.token)))
-        answer = told(_line(opened))
+        answer = read_hub_line(_line(opened))
         if isinstance(answer, RefusedLine):
             raise ConnectionError(f"it refuses us: {answer.why}")
         if not isinstance(answer, LooksLine):
@@ -177,7 +177,7 @@ class _HubSender:
             log.warning("the hub at %s is away, workers poll: %s", self._address, why)
             self._away = True
 
-    def _told(self) -> None:
+    def _succeeded(self) -> None:
         if self._away:
             log.warning("the hub at %s is back", self._address)
             self._away = False

@@ -1,9 +1,9 @@
 """Pipelining: statements without results are sent with the next query or the COMMIT.
 
-What answers nothing waits until something is asked, or the COMMIT, and travels with that, where a
-connection of ours takes several statements at once; and so does what is asked `soon`, and the
-COMMIT with what says that it is the last. The server ends with the first that fails, so none is
-done after it; its error is then that of what it travelled with.
+This needs a connection of ours that takes several statements at once. A statement without results,
+or one that was `pipelined`, is buffered and sent with the next query or the COMMIT; the COMMIT is
+sent with a statement that `commits`. The server stops at the first statement that fails, so none
+after it is executed; its error is raised by the statement that it was sent with.
 """
 
 from dataclasses import dataclass, field
@@ -22,11 +22,11 @@ from mutirao.sql.drivers.steps import (
     command,
 )
 
-MOST_WAITING = 64_000  # characters; what is larger is said at once
+MOST_WAITING = 64_000  # characters; a larger statement is sent at once
 
 
-def together(bracket: Bracket, steps: Query[R]) -> Query[R]:
-    """Return steps as one transaction of this bracket; in one that is open, as they are.
+def in_one_transaction(bracket: Bracket, steps: Query[R]) -> Query[R]:
+    """Return steps as one transaction of this bracket; unchanged where one is open.
 
     For steps that do not begin or end transactions themselves.
     """
@@ -50,14 +50,14 @@ def _joined(bracket: Bracket, steps: Query[R]) -> Query[R]:
 
 @dataclass(slots=True)
 class _Transaction:
-    """What waits in a transaction, and whether it is committed."""
+    """The buffered statements of a transaction, and whether it is committed."""
 
     bracket: Bracket
     waiting: list[Execute] = field(default_factory=list)
     committed: bool = False
 
     def say(self, request: Request) -> Query[Rows]:
-        """Let a request wait, or say it with what waits; return its rows."""
+        """Buffer a request, or send it with those buffered; return its rows."""
         if isinstance(request, Autocommits):
             return [(False,)]
         if not isinstance(request, Execute) or self.committed:
@@ -77,7 +77,7 @@ class _Transaction:
         return rows
 
     def all(self, last: Execute) -> Query[Rows]:
-        """Say what waits, and then this."""
+        """Send the buffered statements, and then this one."""
         first, *others = [*self.waiting, last]
         self.waiting.clear()
         return (yield first._replace(then=tuple(others)))
