@@ -102,7 +102,7 @@ def test_whoever_reads_a_url(reader: str, beginning: str, password: str, query: 
 
 
 def test_more_than_one_at() -> None:
-    """A password with an @ is refused before the driver shows_part its rest as a host."""
+    """A password with an @ is refused before the driver shows its rest as a host."""
     with pytest.raises(MutiraoError, match=r"more than one @ before its host; write @ .* as %40"):
         Mutirao("postgresql+psycopg://shop:p@ss@localhost/shop").store  # noqa: B018
     parsed, _ = parse_url("postgresql+psycopg://shop:p%40ss@localhost/shop")

@@ -107,7 +107,7 @@ class Lookout:
             if sent is None or sent.head != (lane.run_at, lane.id):
                 sent = _Announced((lane.run_at, lane.id), now, self._every)
             if sent.again <= now:
-                self._wake(self._watched.name, WakeLine(*key, lane.run_at))
+                self._wake(self._watched.name, WakeLine(lane.queue, lane.priority, lane.run_at))
                 again = now + max(0.0, due_in) + sent.pause
                 sent = _Announced(sent.head, again, min(LATEST, 2 * sent.pause))
             self._announced[key] = sent

@@ -224,9 +224,9 @@ class SqsConsumer:
             why = await self._call(self._settler.bury, lease, settling.cause)
             return self._copied(lease, why)
         if not self._options.fifo:
-            message, after = settling.message, settling.after
-            why = await self._call(self._settler.anew, lease, message, after)
-            return self._copied(lease, why)
+            return self._copied(
+                lease, await self._call(self._settler.anew, lease, settling.message, settling.after)
+            )
         behind = self._groups.stop(lease)
         for each in behind:
             self._forget(each)

@@ -55,7 +55,7 @@ from mutirao.sql.schema.types import Timestamp
 # as a thousand take.
 _FURTHER_AT_ONCE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
-# Escapes of JSON that PostgreSQL's text cannot hold: half a surrogate pair, or NUL.
+# What JSON has as text and PostgreSQL has not: half a character, or NUL.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _NO_TEXT = r"\\u(0000|[dD][89a-fA-F])"
 
