@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from urllib.parse import SplitResult, parse_qs, unquote, urlsplit
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.display import without_password
+from mutirao.model.display import is_ambiguous, without_password
 
 PORT = 8770
 FORMS = "tcp://127.0.0.1:8770, tls://hub.example:8770 or unix:///run/mutirao.sock"
@@ -62,11 +62,14 @@ def parse_address(url: str) -> Address:
     try:
         parts = urlsplit(url)
         port = parts.port or PORT
+        unread = is_ambiguous(url)
     except ValueError:
+        unread = True
+    if unread:
         raise ConfigurationError(
             f"the hub's URL {without_password(url)!r} cannot be read: give it a port of 1 to 65535,"
-            f" write / in a token as %2F, and give one like {FORMS}"
-        ) from None
+            f" write / in a token as %2F and @ as %40, and give one like {FORMS}"
+        )
     query = {key: values[-1] for key, values in parse_qs(parts.query).items()}
     if query.keys() - _KNOWN:
         raise ConfigurationError(

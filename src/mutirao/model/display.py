@@ -41,5 +41,13 @@ def without_password(url: object) -> str:
     return one_line(_PARAMETER.sub(rf"\1{_HIDDEN}", text))
 
 
+def is_ambiguous(url: str) -> bool:
+    """Return whether a URL with a user does not say where its password ends.
+
+    Of several `@` any may be the last one of the password: what is behind it would be shown.
+    """
+    return url.count("@") > 1
+
+
 def _escape(character: str) -> str:
     return character.encode("unicode_escape").decode("ascii")

@@ -4,7 +4,7 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.display import without_password
+from mutirao.model.display import is_ambiguous, without_password
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import DIALECTS, all_dialects, dialect_named
 
@@ -13,17 +13,15 @@ def _has_rest(parsed: URL, given: str | URL) -> bool:
     """Return whether a part of a password may have become a host, which drivers would show."""
     if not parsed.host and parsed.username is None:  # a file
         return False
-    whole = given if isinstance(given, str) else ""
-    written = whole.rpartition("?")[0] if parsed.query else whole
-    return "@" in (parsed.host or "") or written.count("@") > 1
+    return "@" in (parsed.host or "") or (isinstance(given, str) and is_ambiguous(given))
 
 
 def refuse_rest(parsed: URL, given: str | URL) -> None:
     """Raise ConfigurationError if a part of a password may have become a host."""
     if _has_rest(parsed, given):
         raise ConfigurationError(
-            f"the database URL {without_password(given)!r} has more than one @ before its host;"
-            " write @ in a password as %40, : as %3A and / as %2F"
+            f"the database URL {without_password(given)!r} has more than one @; write @ in a"
+            " password or a parameter as %40, and in a password : as %3A and / as %2F"
         )
 
 

@@ -24,7 +24,7 @@ def shown_url(url: str) -> str:
     """
     parts = _split(url)
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        _check(name, value, hidden="@" in parts.query)
+        _check(name, value)
     port = f":{parts.port}" if parts.port else ""
     user = f"{parts.username}@" if parts.username else ""
     return without_password(f"{parts.scheme}://{user}{parts.hostname}{port}{parts.path}")
@@ -33,29 +33,32 @@ def shown_url(url: str) -> str:
 def _split(url: str) -> SplitResult:
     try:
         parts = urlsplit(url)
-        if parts.scheme in ("amqp", "amqps") and parts.hostname and parts.port != 0:
+        has_rest = url.count("@") != ("@" in parts.netloc)  # a part of a password elsewhere
+        if (
+            parts.scheme in ("amqp", "amqps")
+            and parts.hostname
+            and parts.port != 0
+            and not has_rest
+        ):
             return parts
     except ValueError:
         pass
     raise ConfigurationError(
         "the URL of a RabbitMQ broker (or MUTIRAO_RABBITMQ_URL) must be"
-        " amqp://user:password@host:port/vhost (amqps: TLS)"
+        " amqp://user:password@host:port/vhost (amqps: TLS), with @ in a password or a parameter"
+        " as %40, and / ? # in a password as %2F %3F %23"
     )
 
 
-def _check(name: str, value: str, hidden: bool) -> None:
-    """Raise ConfigurationError for a parameter that there is not, or that has no such value.
-
-    A query with an @ anywhere may be the rest of a password with a question mark: it is hidden.
-    """
-    shown = ["***" if hidden else one_line(each) for each in (name, value)]
+def _check(name: str, value: str) -> None:
+    """Raise ConfigurationError for a parameter that there is not, or that has no such value."""
     if name not in PARAMETERS:
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has a parameter {shown[0]!r}; those that it may"
+            f"the URL of a RabbitMQ broker has a parameter {one_line(name)!r}; those that it may"
             f" have are {', '.join(PARAMETERS)}"
         )
     if name in NUMBERS and not (value.isdecimal() and int(value) < LONGEST_HEARTBEAT):
         raise ConfigurationError(
-            f"the URL of a RabbitMQ broker has {name}={shown[1]!r}; give whole seconds below"
+            f"the URL of a RabbitMQ broker has {name}={one_line(value)!r}; give whole seconds below"
             f" {LONGEST_HEARTBEAT}"
         )
