@@ -18,7 +18,8 @@ from mutirao.engine.workers.checks import check_tasks, refuse_patched
 from mutirao.engine.workers.combined import CombinedWorker
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.embedded import EmbeddedWorker
-from mutirao.engine.workers.fleet import Fleet, Serving
+from mutirao.engine.workers.fleet import Fleet
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.process import run
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError
@@ -212,7 +213,7 @@ class Workers:
             return Home(told)
         return Home(told, partial(self._tenants.open, budget=budget))
 
-    def _make_worker(self, settings: WorkerSettings) -> Serving:
+    def _make_worker(self, settings: WorkerSettings) -> Service:
         refuse_patched()
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
@@ -266,7 +267,7 @@ class Workers:
 
     def _make_sql_worker(
         self, settings: WorkerSettings, shared: Shared | None, apart: int | None = None
-    ) -> Serving:
+    ) -> Service:
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
             make = partial(self._make_member, settings, budget)

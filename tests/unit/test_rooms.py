@@ -46,7 +46,7 @@ SPREADS = {
     "engine/calls/child.py": 1,
     "engine/dispatch/executor.py": 2,
     "engine/workers/broker_queues.py": 4,
-    "engine/workers/database.py": 7,
+    "engine/workers/database.py": 6,
     "federation/outbox.py": 2,
     "hub/circle.py": 1,
     "hub/looking.py": 1,

@@ -10,7 +10,7 @@ forever.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Callable, Collection, Coroutine
 from dataclasses import dataclass
 from logging import DEBUG, ERROR, WARNING
 from math import inf
@@ -237,10 +237,6 @@ class Loops:
         self._pulses: dict[str, LoopHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
-    def __bool__(self) -> bool:
-        """Return whether some were started, and were not ended."""
-        return bool(self._tasks)
-
     def pulses(self) -> list[LoopHealth]:
         """Return their signs of life."""
         return list(self._pulses.values())
@@ -281,33 +277,6 @@ class Loops:
         """End all of them."""
         await end_tasks(*self._tasks.values())
         self._tasks.clear()
-
-    def health(
-        self,
-        failure: BaseException | None,
-        stopping: bool,
-        stuck: int,
-        hears: bool | None = None,
-        unmended: Sequence[str] = (),
-    ) -> Health:
-        """Return whether they work, and if not, why. May be called from any thread.
-
-        `hears` and `unmended` count while they work.
-        """
-        ages = {name: pulse.age() for name, pulse in self._pulses.items()}
-        hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
-        reason = None
-        if failure is not None:
-            reason = f"it failed: {failure}"
-        elif stopping:
-            reason = "it has been stopped"
-        elif not self._tasks:
-            reason = "it has not been started"
-        elif hanging:
-            reason = f"no turn of {', '.join(hanging)}"
-        works = bool(self._tasks) and not stopping
-        broken = tuple(unmended) if works else ()
-        return Health(reason is None, reason, ages, stuck, hears if works else None, broken)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -26,10 +26,11 @@ from mutirao.engine.duties.schedules import Pauser, Scheduler
 from mutirao.engine.duties.supersede import Superseding
 from mutirao.engine.liveness.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch, stuck_since
-from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, Health, Loops, within
+from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, LoopHealth, Loops, within
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.workers.checks import cause_of, check_tasks
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log
@@ -46,8 +47,8 @@ LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
 DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
 
 
-class Worker:
-    """A worker in the running event loop. Starting and stopping twice is harmless."""
+class Worker(Service):
+    """A worker of one database, in the running event loop."""
 
     def __init__(
         self,
@@ -71,18 +72,12 @@ class Worker:
         `carried`: the brokers of carried queues, by queue. `apart`: the doorbells of a message, if
         it relays these queues and runs no job.
         """
-        self.settings = settings
-        self.failure: BaseException | None = None
-        self.failed = asyncio.Event()
-        self.ended = asyncio.Event()  # stopped, or failed
+        super().__init__(settings, shared or Shared(settings))
         self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
         self._store, self._tasks = store, tasks
         here = identity(settings, version)
         self._identity, self._id = here if apart is None else replace(here, concurrency=0), 0
         self._owns, self._home = shared is None, home
-        self._shared = shared or Shared(settings)
-        self.outdated = self._shared.deploys.outdated
         self._shared.deploys.serve(tasks)
         self._progress_writer = ProgressWriter(store)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
@@ -102,22 +97,24 @@ class Worker:
         self._declared, self._limits = declared, limits
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
-        self._stopping: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None  # why the store refuses a statement
-        self._hurried, self._within = asyncio.Event(), partial(within, store)
+        self._within = partial(within, store)
 
     @property
     def id(self) -> int:
         """The worker's id in the store; 0 before the start."""
         return self._id
 
-    def health(self) -> Health:
-        """Return whether it works, and if not, why. May be called from any thread."""
-        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        about = self._producer.hears, self._carried.unmended()
-        return self._loops.health(self.failure, stopping, stuck, *about)
+    def _pulses(self) -> Sequence[LoopHealth]:
+        return self._loops.pulses()
 
-    async def start(self) -> None:
+    def _hears(self) -> bool | None:
+        return self._producer.hears
+
+    def _unmended(self) -> Sequence[str]:
+        return self._carried.unmended()
+
+    async def _start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
 
         Raises:
@@ -125,8 +122,6 @@ class Worker:
             ConfigurationError: a task cannot work as it is; nothing was started.
             InvalidJob: the job of a schedule is invalid; nothing was started.
         """
-        if self._loops or self.ended.is_set():
-            return
         settings = self.settings
         try:
             check_tasks(self._tasks, settings.tasks)
@@ -181,29 +176,16 @@ class Worker:
         """Wait until it has made its first claim."""
         await self._producer.claimed.wait()
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop gracefully; a second call waits for the first one.
-
-        `grace`: instead of that in the settings.
-        """
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
-        await asyncio.shield(self._stopping)
-
     def stop_claiming(self) -> None:
         """Stop claiming and starting jobs; `stop` does the rest."""
         self._producer.stop()
         self._carried.stop()
         self._dispatcher.close()
 
-    def end_grace(self) -> None:
-        """End the grace period now: running handlers get no more time."""
-        self._hurried.set()
-
-    async def _stop(self, grace: float | None = None) -> None:
+    async def _stop(self, grace: float) -> None:
         """Stop step by step. Each step has a limit, whatever the database and the handlers do."""
-        if self._loops:
-            end = monotonic() + (self.settings.grace if grace is None else grace)
+        if self._started:
+            end = monotonic() + grace
             self.stop_claiming()
             if not self._carried.answers:
                 await self._finish_carrying(end, "relay")
@@ -220,7 +202,6 @@ class Worker:
             await self._close()
             self._job_log.flush()
             log.info("worker %s stopped", self._id)
-        self.ended.set()
 
     async def _finish_carrying(self, end: float, *loops: str) -> None:
         """Let loops of brokers end: what they are asked is answered, what is rung is published.
@@ -299,12 +280,6 @@ class Worker:
     async def _fail_for_its_cause(self, error: StoreError) -> None:
         self._fail(await cause_of(error, self._store))
 
-    def _fail(self, error: BaseException) -> None:
-        self.failure = self.failure or error
-        self._hurried.set()
-        self._stopping = self._stopping or asyncio.create_task(self._stop())
-        self.failed.set()
-
     def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
         threads, processes = self._shared.threads, self._shared.processes
         report, attempts = self._progress_writer.tell, self._job_log
@@ -360,8 +335,7 @@ class Worker:
             return
         self.failure = stuck
         log.critical("worker %s failed: %s", self._id, self.failure)
-        if self.on_blocked is not None:
-            self.on_blocked()
+        self._lose_loop()
         raise stuck
 
     def _on_beat(self, beat: Beat, until: float) -> None:
