@@ -10,7 +10,7 @@ forever.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from logging import DEBUG, ERROR, WARNING
 from math import inf
@@ -198,6 +198,37 @@ class LoopRetry:
             self._since = now
         elif self._patience is not None and now - self._since > self._patience:
             raise error
+
+
+async def forever(
+    body: Callable[[], Awaitable[float]],
+    pulse: LoopHealth,
+    retry: LoopRetry,
+    *,
+    after: float = 0.0,
+    stopping: asyncio.Event | None = None,
+    waits_out: type[Exception] = Exception,
+) -> None:
+    """Call `body` again and again, with a sign of life before each turn; retry after errors.
+
+    Parameters:
+        body: one turn; returns the seconds until the next one.
+        after: seconds until the first one.
+        stopping: ends the loop, once it is set.
+        waits_out: the errors that the retry is about; others end the loop.
+
+    Raises:
+        Exception: an error that does not pass, see `LoopRetry.met`.
+    """
+    await pulse.rest(after, stopping)
+    while stopping is None or not stopping.is_set():
+        pulse.turn()
+        try:
+            wait = await body()
+            retry.over()
+        except waits_out as error:
+            wait = retry.met(error)
+        await pulse.rest(wait, stopping)
 
 
 OPTIONAL_WRITES_LIMIT = 1.0  # seconds to write what is not essential, however short the grace is

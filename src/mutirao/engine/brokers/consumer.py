@@ -24,7 +24,7 @@ from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
@@ -185,12 +185,13 @@ class Receiver:
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
-        while not self._stopping.is_set():
-            self._pulse.turn()
-            try:
-                await self._consume()
-            except TransportError as error:
-                await self._wait(error)
+        await forever(
+            self._turns,
+            self._pulse,
+            self._trouble,
+            stopping=self._stopping,
+            waits_out=TransportError,
+        )
         self.consumes.set()
 
     def stop(self) -> None:
@@ -206,6 +207,15 @@ class Receiver:
     def cut(self) -> None:
         """Settle no more: what is left comes again."""
         self._returns.cancel()
+
+    async def _turns(self) -> float:
+        try:
+            await self._consume()
+        except TransportError as error:
+            self._refused = error
+            self.consumes.set()
+            raise
+        return 0.0
 
     async def _consume(self) -> None:
         self._prefetch, self._received = self._settings.concurrency, 0
@@ -411,12 +421,6 @@ class Receiver:
             await asyncio.sleep(wait)
         if (teller := teller_of(self._transport)) is not None:
             teller.tell(published(job.task, job.queue, message.id))
-
-    async def _wait(self, error: TransportError) -> None:
-        wait = self._trouble.met(error)
-        self._refused = error
-        self.consumes.set()
-        await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
         if self._begun is None:

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import blake2s
 from heapq import heappop, heappush
 from math import inf
@@ -19,7 +20,7 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -119,16 +120,20 @@ class Relay:
 
     async def run(self, pulse: LoopHealth) -> None:
         """Relay until stopped; wait while the database or a broker is away."""
-        while not self._stopping.is_set():
-            pulse.turn()
-            self._woken.clear()
-            try:
-                await self._turn(pulse)
-                self._trouble.over()
-                await self._sleep(self._next() - monotonic())
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                self._asked = True
-                await pulse.rest(self._trouble.met(error), self._stopping)
+        await forever(
+            partial(self._turn_and_sleep, pulse), pulse, self._trouble, stopping=self._stopping
+        )
+
+    async def _turn_and_sleep(self, pulse: LoopHealth) -> float:
+        self._woken.clear()
+        try:
+            await self._turn(pulse)
+        except Exception:
+            self._asked = True
+            raise
+        self._trouble.over()
+        await self._sleep(self._next() - monotonic())
+        return 0.0
 
     async def _turn(self, pulse: LoopHealth) -> None:
         now = monotonic()
@@ -282,19 +287,17 @@ class Backlog:
         back = f"asking what waits in queue {self._queue} again"
         longest = self._settings.longest_wait
         trouble = LoopRetry(what, back, longest, who="broker", once="text")
-        every = min(self._settings.doorbell_grace, QUIET_AFTER) / 2
-        while not self._stopping.is_set():
-            pulse.turn()
-            try:
-                waiting = await self._transport.waiting(self._queue)
-                trouble.over()
-                since = monotonic() if self._empty_since is None else self._empty_since
-                self._empty_since = None if waiting else since
-                wait = every
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                self._empty_since = None
-                wait = trouble.met(error)
-            await pulse.rest(wait, self._stopping)
+        await forever(self._ask, pulse, trouble, stopping=self._stopping)
+
+    async def _ask(self) -> float:
+        try:
+            waiting = await self._transport.waiting(self._queue)
+        except Exception:
+            self._empty_since = None
+            raise
+        since = monotonic() if self._empty_since is None else self._empty_since
+        self._empty_since = None if waiting else since
+        return min(self._settings.doorbell_grace, QUIET_AFTER) / 2
 
     def stop(self) -> None:
         """Ask no more."""

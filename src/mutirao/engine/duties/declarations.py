@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
 from mutirao.log import log
 from mutirao.model.limits.limits import LimitOrigin, Rule
 from mutirao.ports import Store
@@ -52,16 +52,11 @@ class Limiter:
         `longest`: the longest wait between two tries, in seconds.
         """
         trouble = LoopRetry("cannot confirm declarations", "they are confirmed again", longest)
-        wait = CONFIRM_EVERY
-        while True:
-            await pulse.rest(wait)
-            pulse.turn()
-            try:
-                await self.confirm_declared()
-                wait = CONFIRM_EVERY
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
+        await forever(self._turn, pulse, trouble, after=CONFIRM_EVERY)
+
+    async def _turn(self) -> float:
+        await self.confirm_declared()
+        return CONFIRM_EVERY
 
     async def confirm_declared(self, now: datetime | None = None) -> None:
         """Confirm what is in the code of a live worker, and warn of limits in none."""

@@ -14,7 +14,7 @@ from time import monotonic
 
 from mutirao.aio import wait_for
 from mutirao.engine.calls.outcomes import shortened
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable, WrongState
 from mutirao.log import log
 from mutirao.model.schedules import schedule_rules
@@ -49,7 +49,7 @@ class Scheduler:
     ) -> None:
         self._store, self._declared, self._worker = store, declared, worker
         self._name, self._look, self._keeps_house = name, look, keeps_house
-        self._has_held_lease = False
+        self._has_held_lease, self._confirm_at = False, 0.0  # monotonic
         self._batch = MAX_SCHEDULES_PER_BATCH
         self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
         self._told: set[str] = set()
@@ -67,22 +67,19 @@ class Scheduler:
     async def run(self, pulse: LoopHealth, longest: float) -> None:
         """Run schedules forever; while the database is away, wait up to `longest` seconds."""
         trouble = LoopRetry("schedules have to wait", "schedules go on", longest)
-        confirm_at = monotonic() + CONFIRM_EVERY
-        while True:
-            pulse.turn()
-            try:
-                if self._keeps_house.is_set():
-                    wait = await self.run_once()
-                else:
-                    wait = 0.0
-                    await wait_for(self._keeps_house, self._look)
-                if monotonic() >= confirm_at:
-                    await self.confirm_declared()
-                    confirm_at = monotonic() + CONFIRM_EVERY
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
-            await pulse.rest(wait)
+        self._confirm_at = monotonic() + CONFIRM_EVERY
+        await forever(self._turn, pulse, trouble)
+
+    async def _turn(self) -> float:
+        if self._keeps_house.is_set():
+            wait = await self.run_once()
+        else:
+            wait = 0.0
+            await wait_for(self._keeps_house, self._look)
+        if monotonic() >= self._confirm_at:
+            await self.confirm_declared()
+            self._confirm_at = monotonic() + CONFIRM_EVERY
+        return wait
 
     async def run_once(self, now: datetime | None = None) -> float:
         """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
