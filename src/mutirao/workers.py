@@ -11,10 +11,11 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.engine.brokers.carried import check_together
+from mutirao.engine.brokers.carried import CarriedQueues, check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
-from mutirao.engine.workers.broker_queues import BrokerWorker, refuse_to_begin, served_alone
+from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker, served_alone
 from mutirao.engine.workers.checks import check_tasks, refuse_patched
+from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.combined import CombinedWorker
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.embedded import EmbeddedWorker
@@ -191,7 +192,7 @@ class Workers:
             ConfigurationError: a queue is not carried, or none is; a setting is out of range.
         """
         chosen = self._relay_settings(together, settings)
-        return EmbeddedWorker(lambda: self._make_sql_worker(chosen, None, together))
+        return EmbeddedWorker(lambda: self._make_relay(chosen, together))
 
     def run_relay(self, together: int = 1, **settings: Unpack[RelayTerms]) -> int:
         """Run a `relay` in this process until a signal stops it; return an exit status.
@@ -199,7 +200,7 @@ class Workers:
         The statuses are those of `run_worker`; the parameters are those of `relay`.
         """
         chosen = self._relay_settings(together, settings)
-        return run(lambda: self._make_sql_worker(chosen, None, together))
+        return run(lambda: self._make_relay(chosen, together))
 
     def home(self, url: URL | None = None, budget: Budget | None = None) -> Home:
         """Return what handlers know of the database at a URL; None: the application's own.
@@ -256,9 +257,10 @@ class Workers:
     def _carrying(
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
     ) -> BrokerWorker:
-        about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
-        return BrokerWorker(carried, *about, kept, shared, self._write_late)
+        queues = BrokerQueues(carried, self.decoders, kept)
+        code = Code(self._tasks, self._around_attempt)
+        return BrokerWorker(queues, code, settings, self._write_late, shared)
 
     async def _write_late(self, job: NewJob) -> int:
         """Write what a broker does not hold for that long; a worker of the database runs it."""
@@ -266,8 +268,12 @@ class Workers:
         return id
 
     def _make_sql_worker(
-        self, settings: WorkerSettings, shared: Shared | None, apart: int | None = None
+        self,
+        settings: WorkerSettings,
+        shared: Shared | None,
+        queues: CarriedQueues | None = None,
     ) -> Service:
+        """Return the worker of the database, or of several; `queues`: if it only relays."""
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
             make = partial(self._make_member, settings, budget)
@@ -280,7 +286,13 @@ class Workers:
             store.engines.limit(budget)
             if notifier is self._notifier:
                 notifier = notifier and store.listener()
-        return self._worker_of(store, notifier, settings, shared, self.home(budget=budget), apart)
+        queues = queues or CarriedQueues(self._carried(settings))
+        home = self.home(budget=budget)
+        return self._worker_of(store, notifier, settings, home, queues, shared)
+
+    def _make_relay(self, settings: WorkerSettings, together: int) -> Service:
+        queues = CarriedQueues(self._carried(settings), True, together)
+        return self._make_sql_worker(settings, None, queues)
 
     def _make_member(
         self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared
@@ -290,18 +302,19 @@ class Workers:
         store.engines.limit(budget)
         home = self.home(store.engines.given, budget)
         notifier = _of_hub(store, settings) or store.listener()
-        return self._worker_of(store, notifier, settings, shared, home)
+        queues = CarriedQueues(self._carried(settings))
+        return self._worker_of(store, notifier, settings, home, queues, shared)
 
     def _worker_of(
         self,
         store: Store,
         notifier: Notifier | None,
         settings: WorkerSettings,
-        shared: Shared | None,
         home: Home,
-        apart: int | None = None,
+        queues: CarriedQueues,
+        shared: Shared | None,
     ) -> Worker:
-        tasks, schedules = self._tasks, self._schedules_in_sql
+        tasks = self._tasks
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
         sending = self._sending(store, settings.webhooks, settings.concurrency)
         if sending is not None:
@@ -313,9 +326,8 @@ class Workers:
                     )
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
-        about = tasks, self._around_attempt, settings, version("mutirao")
-        last = shared, home, self._carried(settings), apart
-        worker = Worker(store, notifier, *about, schedules, limits, *last)
+        code = Code(tasks, self._around_attempt, self._schedules_in_sql, limits, version("mutirao"))
+        worker = Worker(store, notifier, code, settings, home, queues, shared)
         worker.at_close += [sending.aclose] if sending else []
         return worker
 

@@ -12,6 +12,8 @@ import pytest
 
 from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.loops import LoopHealth
+from mutirao.engine.settings import WorkerSettings, identity
+from mutirao.engine.worker_row import WorkerRow
 from tests.simulation.fleet import patched
 from tests.simulation.world import World
 
@@ -48,7 +50,8 @@ def in_doubt(claimed_at: float, takes: float = 0.0) -> Iterator[Server]:
     server: Any = Server(world, claimed_at, takes)
 
     async def look() -> None:
-        holdings = LostClaims(server, lambda: 1, NOBODY, asyncio.Lock(), 5.0)
+        row = WorkerRow(server, identity(WorkerSettings(), ""), 1)
+        holdings = LostClaims(row, NOBODY, asyncio.Lock(), 5.0)
         holdings.doubt()
         await holdings.run(LoopHealth("holdings", 1_000.0))
 

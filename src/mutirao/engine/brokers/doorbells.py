@@ -99,8 +99,9 @@ class Doorbells:
     async def _consume(self, pulse: LoopHealth) -> None:
         self._prefetch, self._size = self._settings.concurrency, 1
         self._left.clear()
-        about = self.queue, self._prefetch, _come_again
-        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        consuming = self._transport.consumer(
+            self.queue, self._prefetch, _come_again, grace=self._settings.grace
+        )
         async with consuming as consumer:
             self._consumer = consumer
             self._trouble.over()

@@ -22,10 +22,11 @@ from typing import Protocol
 from mutirao.aio import wait_for
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import TransportError
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, messages_of
-from mutirao.ports import Store, Transport
+from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import published, teller_of
 
@@ -61,24 +62,23 @@ class Relay:
     Parameters:
         transports: those of the carried queues, by queue.
         ears: what this worker hears of each of them.
-        worker: returns the worker's id.
+        row: the worker's.
         together: returns how many doorbells one message carries.
         duty: the name of what one of several holds that do the same.
     """
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         transports: Mapping[str, Transport],
         ears: Mapping[str, QueueState],
         settings: WorkerSettings,
-        worker: Callable[[], int],
         together: Callable[[], int],
         duty: str,
     ) -> None:
         self._together = together
-        self._store, self._transports, self._ears = store, dict(transports), ears
-        self._settings, self._worker = settings, worker
+        self._row, self._store, self._settings = row, row.store, settings
+        self._transports, self._ears = dict(transports), ears
         self._woken = asyncio.Event()
         self._asked = True  # to look once, although others hold the duty
         self.duty = duty
@@ -157,7 +157,7 @@ class Relay:
 
     async def _ask(self, now: float) -> None:
         """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
-        worker, heartbeat = self._worker(), self._settings.heartbeat
+        worker, heartbeat = self._row.id, self._settings.heartbeat
         if not self.holds.is_set() and (
             left := await self._store.held_elsewhere(self.duty, worker)
         ):

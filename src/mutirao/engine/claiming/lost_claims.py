@@ -14,9 +14,9 @@ from typing import NamedTuple
 from mutirao.aio import wait_for
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import WorkerGone
 from mutirao.log import log
-from mutirao.ports import Store
 
 # Wait at least so many times the duration of a query before the next one.
 MIN_WAIT_PER_QUERY_TIME = 5
@@ -58,7 +58,7 @@ class LostClaims:
     """The jobs that one worker holds without knowing, and their release.
 
     Parameters:
-        worker: returns its id.
+        row: the worker's.
         between_claims: a lock that is free while no claim is running and all claimed jobs are
             known.
         longest: the longest wait between two tries, in seconds.
@@ -66,13 +66,12 @@ class LostClaims:
 
     def __init__(
         self,
-        store: Store,
-        worker: Callable[[], int],
+        row: WorkerRow,
         dispatcher: Dispatcher,
         between_claims: asyncio.Lock,
         longest: float,
     ) -> None:
-        self._store, self._worker, self._dispatcher = store, worker, dispatcher
+        self._row, self._store, self._dispatcher = row, row.store, dispatcher
         self._between_claims, self._longest = between_claims, longest
         self._loop = asyncio.get_running_loop()
         self._something = asyncio.Event()
@@ -132,7 +131,7 @@ class LostClaims:
             self._former.pop()
 
     async def _give_back(self) -> None:
-        held = await self._store.held(self._worker())
+        held = await self._store.held(self._row.id)
         async with self._between_claims:  # a running claim's jobs are held, but not known yet
             known = self._dispatcher.holds()
         if unknown := [job for job in held if job not in known]:

@@ -8,9 +8,9 @@ from datetime import datetime
 from typing import Any
 
 from mutirao.engine.loops import LoopHealth, LoopRetry, forever
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.model.limits.limits import LimitOrigin, Rule
-from mutirao.ports import Store
 from mutirao.tasks.registration import subscriptions_of
 from mutirao.tasks.task import Task
 
@@ -22,17 +22,15 @@ class Limiter:
 
     Parameters:
         tasks: those in its code, of which some are fair, and some are subscribers.
-        name: the worker's name in the list of limits.
     """
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         declared: Sequence[Rule],
         tasks: Mapping[str, Task[..., Any]],
-        name: str,
     ) -> None:
-        self._store, self._declared, self._name = store, declared, name
+        self._store, self._declared, self._name = row.store, declared, row.facts.name
         self._fair = {name: task.options.fair_by for name, task in tasks.items()}
         self._subscriptions = subscriptions_of(tasks)
         self._told: set[str] = set()

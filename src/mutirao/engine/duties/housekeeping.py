@@ -10,6 +10,7 @@ from datetime import datetime
 
 from mutirao.engine.loops import LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.ports import Store
 
@@ -124,9 +125,8 @@ class Housekeeping:
 
 
 async def keep(
-    store: Store,
+    row: WorkerRow,
     duty: Duty,
-    worker: Callable[[], int],
     pulse: LoopHealth,
     longest: float,
     keeps_house: asyncio.Event,
@@ -139,7 +139,7 @@ async def keep(
 
     async def turn() -> float:
         await pulse.until(keeps_house)
-        if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
+        if await row.store.lease(duty.name, row.id, ttl=duty.ttl, every=duty.every):
             while await duty.work(None):
                 pulse.turn()
         return duty.every

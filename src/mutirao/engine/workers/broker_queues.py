@@ -7,26 +7,27 @@ served: then no database is needed.
 import asyncio
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
 from mutirao.engine.brokers.comparison import comparisons
-from mutirao.engine.brokers.consumer import Receiver, Source
+from mutirao.engine.brokers.consumer import ConsumedQueue, Handlers, Receiver, Source
 from mutirao.engine.brokers.decoding import Reader
 from mutirao.engine.brokers.schedule_tokens import ScheduleSource
-from mutirao.engine.brokers.settling import Write
+from mutirao.engine.brokers.settling import LateStore, Write
 from mutirao.engine.calls import outcomes
-from mutirao.engine.calls.attempt import Begin, Running
+from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
 from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT
-from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
 from mutirao.engine.loops import Health, LoopHealth, Loops
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.checks import check_tasks, check_waits
+from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.engine.workers.upgrades import VersionAnnouncer
@@ -46,7 +47,6 @@ from mutirao.ports import Transport
 from mutirao.ports.announcements import Announces
 from mutirao.ports.brokers import by_transport, close_transports
 from mutirao.ports.tokens import KeepsSchedules
-from mutirao.tasks.around.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
 LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
@@ -55,51 +55,63 @@ PATIENCE = 60.0  # seconds for which a database that is not served is waited for
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
+@dataclass(frozen=True, slots=True)
+class BrokerQueues:
+    """The queues that live in brokers alone, as far as a worker serves them.
+
+    Parameters:
+        transports: theirs, by queue.
+        decoders: those of the queues of other programs, by queue.
+        schedules: those that brokers keep, with their transports.
+    """
+
+    transports: Mapping[str, Transport]
+    decoders: Mapping[str, Decode]
+    schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]]
+
+
 class BrokerWorker(Service):
     """The queues of brokers in the running event loop.
 
     Parameters:
-        transports: those of the queues that are served, by queue.
-        decoders: those of the queues of other programs, by queue.
-        schedules: those that brokers keep, with their transports.
-        shared: what it has in common with the worker of a database; None: it is the only one.
         write: writes into the database what waits for longer than a broker holds it.
+        shared: what it has in common with the worker of a database; None: it is the only one.
     """
 
     def __init__(
         self,
-        transports: Mapping[str, Transport],
-        tasks: Mapping[str, Task[..., Any]],
-        middleware: Sequence[AttemptMiddleware],
+        queues: BrokerQueues,
+        code: Code,
         settings: WorkerSettings,
-        begin: Begin,
-        decoders: Mapping[str, Decode],
-        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]],
-        shared: Shared | None,
         write: Write,
+        shared: Shared | None = None,
     ) -> None:
         super().__init__(settings, shared or Shared(settings))
-        self._owns, self._write = shared is None, write
-        self._transports, self._tasks, self._decoders = dict(transports), tasks, decoders
-        self._job_log, self._begin = attempts_log(settings, transports), begin
-        usual = settings.defaults.defaults()
-        parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
-        self._executor = Executor(tasks, middleware, *parts)
-        self._shared.deploys.serve(tasks)
+        self._owns = shared is None
+        self._late = LateStore(write, PATIENCE if self._owns else inf)
+        self._transports, self._tasks = dict(queues.transports), code.tasks
+        self._decoders = queues.decoders
+        self._job_log = attempts_log(settings, self._transports)
+        self._handlers = self._make_handlers(code)
+        self._shared.deploys.serve(code.tasks)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._receivers = [
             self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
             for queue, each in self._transports.items()
         ]
-        for transport, kept in schedules:
+        for transport, kept in queues.schedules:
             for each in kept:  # apart: what one meets at the broker concerns no other
                 queue = f"schedule {each.name} of {transport.name}"
                 begun = f"in line for schedule {each.name} of {transport.name}"
                 source = ScheduleSource(transport, [each])
                 self._receivers.append(self._receiver(queue, source, begun))
-        over_at, limit = self._shared.slots.blocked_until, settings.exit_when_stuck
-        watching = self._shared.heart, over_at, settings.heartbeat, limit, self._blocked
-        self._loop_watch = LoopWatch(*watching)
+        self._loop_watch = LoopWatch(
+            self._shared.heart,
+            self._shared.slots.blocked_until,
+            settings.heartbeat,
+            settings.exit_when_stuck,
+            self._blocked,
+        )
 
     async def _start(self) -> None:
         """Begin to consume; a broker that is away is waited for.
@@ -217,12 +229,17 @@ class BrokerWorker(Service):
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
 
     def _receiver(self, queue: str, transport: Source, begun: str) -> Receiver:
-        served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
-        pulse = self._loops.pulse(_named(queue))
-        about = self._executor, self._shared.slots, self._begin, pulse
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
-        last = reader, begun, self._write, PATIENCE if self._owns else inf
-        return Receiver(queue, transport, self.settings, served, *about, *last)
+        consumed = ConsumedQueue(queue, transport, reader, begun)
+        pulse = self._loops.pulse(_named(queue))
+        return Receiver(consumed, self.settings, self._handlers, pulse, self._late)
+
+    def _make_handlers(self, code: Code) -> Handlers:
+        shared, served = self._shared, self.settings.tasks
+        context = AttemptContext(log=self._job_log, defaults=self.settings.defaults.defaults())
+        executor = Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
+        tasks = code.tasks if served is None else {*served}
+        return Handlers(tasks, executor, shared.slots, refuse_to_begin)
 
     def _heralds(self) -> Iterator[tuple[VersionAnnouncer, str]]:
         if self.settings.app_version is None:
