@@ -394,5 +394,6 @@ def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
     """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
-    lanes = settings.queues, settings.exclude_queues or ()
-    return store.hub.notifier(Serves(*lanes, settings.tasks), settings.poll)
+    return store.hub.notifier(
+        Serves(settings.queues, settings.exclude_queues or (), settings.tasks), settings.poll
+    )

@@ -33,38 +33,10 @@ WIDE_CONSTRUCTORS = {
 
 # Where tuples of their own are spread into positional parameters, and how often.
 SPREADS = {
-    "client/kept_schedules.py": 3,
-    "engine/calls/child.py": 1,
+    "engine/calls/child.py": 1,  # the arguments of a handler, as the next ones but one
     "engine/dispatch/executor.py": 2,
-    "federation/outbox.py": 2,
-    "hub/circle.py": 1,
-    "hub/looking.py": 1,
     "model/jobs/job.py": 1,
-    "sql/dialects/postgresql/dialect.py": 1,
-    "sql/rules/claim.py": 1,
-    "sql/rules/fairness.py": 1,
-    "sql/statements/endpoints.py": 1,
-    "sql/statements/held_deliveries.py": 1,
-    "sql/statements/limits.py": 2,
-    "sql/statements/ordering.py": 1,
-    "sql/statements/records.py": 1,
-    "sql/statements/telling.py": 3,
-    "sql/statements/unreadable_rows.py": 1,
-    "sql/statements/webhooks.py": 1,
-    "sql/statements/workers.py": 1,
-    "sql/store/carried.py": 1,
-    "sql/store/features.py": 3,
-    "sql/store/federation.py": 2,
-    "sql/store/jobs.py": 1,
-    "sql/store/webhooks.py": 3,
-    "tasks/topics/subscribers.py": 1,
     "testing/inlining.py": 1,
-    "transports/rabbitmq/__init__.py": 1,
-    "transports/rabbitmq/consumer.py": 1,
-    "transports/rabbitmq/graveyard.py": 1,
-    "transports/sqs/consumer.py": 1,
-    "transports/sqs/transport.py": 1,
-    "workers.py": 1,
 }
 
 # Files of one name in several folders, all of one subject: a feature has the same name in each

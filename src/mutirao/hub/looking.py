@@ -107,7 +107,7 @@ class Lookout:
             if told is None or told.head != (lane.run_at, lane.id):
                 told = _Told((lane.run_at, lane.id), now, self._every)
             if told.again <= now:
-                self._wake(self._watched.name, WakeLine(*key, lane.run_at))
+                self._wake(self._watched.name, WakeLine(lane.queue, lane.priority, lane.run_at))
                 again = now + max(0.0, due_in) + told.pause
                 told = _Told(told.head, again, min(LATEST, 2 * told.pause))
             self._told[key] = told

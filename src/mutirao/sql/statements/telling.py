@@ -7,7 +7,7 @@ the same in a function of theirs.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, reduce
+from functools import cache, partial, reduce
 from operator import add
 from typing import Any, NamedTuple
 
@@ -71,15 +71,17 @@ class Telling:
         Not for those with an order. There may be a few more than `most`, or fewer.
         """
         topics = patterns_of(topic_of(publication.task))
-        asked = self.dialect, len(topics), publication.tenant is not None, self.further
+        number, tenant = len(topics), publication.tenant is not None
+        last_of = partial(_last, self.dialect, number, tenant, self.further)
+        said_of = partial(_said, self.dialect, number, tenant, self.further)
         values: dict[str, Any] = {f"topic_{n}": topic for n, topic in enumerate(topics)}
         values |= {name: getattr(publication, name) for name in _OWN}
         values |= {"publication": publication.id, "after": after, "before": most - 1}
-        values["last"] = last = conn.scalar(_last(*asked), values)
+        values["last"] = last = conn.scalar(last_of(), values)
         if most > self.few:
-            sooner = _said(*asked, last is None).sooner
+            sooner = said_of(last is None).sooner
             values["last"] = last = conn.scalar(sooner, values | {"before": self.few - 1}) or last
-        said = _said(*asked, last is None)
+        said = said_of(last is None)
         if not (met := conn.scalar(said.met, values)):
             return last, False, []
         values["beginning"] = beginning = f'{{"{PUBLICATION}": {publication.id}, '

@@ -130,8 +130,9 @@ class SqlRecords:
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that schedules are in a worker's code."""
-        told = (self._dialect, names, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.schedule, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.schedule, self._dialect, names, worker, every, now
+        )
 
     async def schedules(self) -> list[ScheduleRecord]:
         """List the schedules."""
@@ -160,8 +161,9 @@ class SqlRecords:
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that limits are in a worker's code."""
-        told = (self._dialect, names, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.limit, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.limit, self._dialect, names, worker, every, now
+        )
 
     async def limits(self) -> list[LimitRecord]:
         """List the limits."""
@@ -205,8 +207,9 @@ class SqlRecords:
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that subscriptions are in a worker's code."""
-        told = (self._dialect, ids, worker, every, now)
-        await self._runner.alone(workers.confirm_declared, tables.subscription, *told)
+        await self._runner.alone(
+            workers.confirm_declared, tables.subscription, self._dialect, ids, worker, every, now
+        )
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""

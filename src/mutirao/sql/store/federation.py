@@ -34,8 +34,16 @@ class SqlFederation:
         self, name: str, amend: Amend, *, queue: str, now: datetime | None = None
     ) -> Host:
         """Change what is known of a host, with its limit and its probe."""
-        told = (self._dialect, self._intake.enqueue, name, amend, queue, now)
-        return await self._apart.limits(self._insistent, federation.change, *told)
+        return await self._apart.limits(
+            self._insistent,
+            federation.change,
+            self._dialect,
+            self._intake.enqueue,
+            name,
+            amend,
+            queue,
+            now,
+        )
 
     async def forget_host(self, name: str) -> bool:
         """Delete what is known of a host."""
@@ -49,8 +57,7 @@ class SqlFederation:
         self, about: str, host: str, said: Said, *, now: datetime | None = None
     ) -> None:
         """Record which activity about something has arrived last."""
-        told = (self._dialect, about, host, said, now)
-        await self._insistent.run(federation.note_said, *told)
+        await self._insistent.run(federation.note_said, self._dialect, about, host, said, now)
 
     async def unsay(self, about: str) -> None:
         """Forget which activity about something has arrived last."""

@@ -192,8 +192,9 @@ class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
         now: datetime | None = None,
     ) -> Beat:
         """Extend a worker's life."""
-        told = (worker, expiry, stuck, late, duty, now)
-        return await self._runner.alone(workers.beat, self._dialect, *told)
+        return await self._runner.alone(
+            workers.beat, self._dialect, worker, expiry, stuck, late, duty, now
+        )
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether a worker wants notifications."""

@@ -43,8 +43,7 @@ class SqlWebhooks(Applying):
         self, id: str, secret: str, *, keep: float, now: datetime | None = None
     ) -> bool:
         """Give an endpoint another secret."""
-        told = (self._dialect, id, secret, keep, now)
-        return await self._insistent.run(endpoints.rotate, *told)
+        return await self._insistent.run(endpoints.rotate, self._dialect, id, secret, keep, now)
 
     async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Remove an endpoint."""
@@ -79,12 +78,12 @@ class SqlWebhooks(Applying):
             settled = await self._apply(self._rules.delivered, attempts, done, now)
             if settled is not None:
                 return Recorded(False, settled)
-        told = (self._dialect, attempts, terms, now)
-        judged = await self._insistent.run(webhooks.record, *told)
+        judged = await self._insistent.run(webhooks.record, self._dialect, attempts, terms, now)
         if judged:
             enqueue = self._intake.enqueue
-            rest = (self._dialect, enqueue, judged, terms, now)
-            await self._apart.limits(self._patient, webhooks.act, *rest)
+            await self._apart.limits(
+                self._patient, webhooks.act, self._dialect, enqueue, judged, terms, now
+            )
         return Recorded(bool(judged), set())
 
     async def doubt_endpoint(self, id: str) -> None:

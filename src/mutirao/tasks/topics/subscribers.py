@@ -68,8 +68,9 @@ class Subscriber(Task[P, R]):
         self._topic = topic
         kind = topic.kind if isinstance(topic, Topic) else Any
         own = self.subscription  # checks it
-        told = app._surroundings.factories, None if own is None else own.topic, kind
-        self.signature: DeliverySignature = DeliverySignature(function, id, *told)
+        self.signature: DeliverySignature = DeliverySignature(
+            function, id, app._surroundings.factories, None if own is None else own.topic, kind
+        )
 
     def __repr__(self) -> str:
         return f"<Subscriber {self.name!r} of {self.__module__}.{self.__qualname__}>"

@@ -106,8 +106,9 @@ class RabbitConsumer:
             elif parcel is None:
                 done.append(tag)
             else:
-                about = self._topology, self._queue, self._held[tag]
-                sending.append((n, publish(self._links, *about, each, parcel)))
+                held = self._held[tag]
+                publishing = publish(self._links, self._topology, self._queue, held, each, parcel)
+                sending.append((n, publishing))
         told = await asyncio.gather(*(each for _, each in sending))
         for (n, _), error in zip(sending, told, strict=True):
             results[n], delivery = error, settlings[n].delivery

@@ -22,12 +22,11 @@ class Graveyard:
 
     async def look(self, most: int) -> list[DeadMessage]:
         """Return the oldest dead messages."""
-        found: list[DeadMessage] = []
         async with self._hand() as hand:
-            async for each in hand.take(most):
-                told = each.properties, each.body[:SHOWN], self._queue
-                found.append(wire.dead_message(*told))
-        return found
+            return [
+                wire.dead_message(each.properties, each.body[:SHOWN], self._queue)
+                async for each in hand.take(most)
+            ]
 
     async def give_back(self, ids: Sequence[str] | None) -> int:
         """Publish dead messages to their queue, each confirmed before it is taken away."""

@@ -223,8 +223,9 @@ class SqsConsumer:
             why = await self._call(self._settler.bury, lease, settling.cause)
             return self._copied(lease, why)
         if not self._options.fifo:
-            told = settling.message, settling.after
-            return self._copied(lease, await self._call(self._settler.anew, lease, *told))
+            return self._copied(
+                lease, await self._call(self._settler.anew, lease, settling.message, settling.after)
+            )
         behind = self._groups.stop(lease)
         for each in behind:
             self._forget(each)
