@@ -1,7 +1,7 @@
 """The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
@@ -52,6 +52,8 @@ Provider = TypeVar("Provider", bound=Callable[..., Any])
 EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
 TENANT_EXPIRY = 300.0  # seconds for which it is remembered where a tenant's database is
 KEPT_OF_EACH = 2  # connections of a kind that are kept of each database, where there are several
+# For the command line, which makes options of them.
+SETTINGS, RELAY_SETTINGS = fields(WorkerSettings), tuple(RelayTerms.__annotations__)
 CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
