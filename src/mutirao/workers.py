@@ -1,7 +1,7 @@
 """The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
@@ -11,14 +11,16 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.engine.brokers.carried import check_together
+from mutirao.engine.brokers.carried import CarriedQueues, check_together
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
-from mutirao.engine.workers.broker_queues import BrokerWorker, refuse_to_begin, served_alone
+from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker, served_alone
 from mutirao.engine.workers.checks import check_tasks, refuse_patched
+from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.combined import CombinedWorker
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.embedded import EmbeddedWorker
-from mutirao.engine.workers.fleet import Fleet, Serving
+from mutirao.engine.workers.fleet import Fleet
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.process import run
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError
@@ -50,6 +52,8 @@ Provider = TypeVar("Provider", bound=Callable[..., Any])
 EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
 TENANT_EXPIRY = 300.0  # seconds for which it is remembered where a tenant's database is
 KEPT_OF_EACH = 2  # connections of a kind that are kept of each database, where there are several
+# For the command line, which makes options of them.
+SETTINGS, RELAY_SETTINGS = fields(WorkerSettings), tuple(RelayTerms.__annotations__)
 CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
@@ -190,7 +194,7 @@ class Workers:
             ConfigurationError: a queue is not carried, or none is; a setting is out of range.
         """
         chosen = self._relay_settings(together, settings)
-        return EmbeddedWorker(lambda: self._make_sql_worker(chosen, None, together))
+        return EmbeddedWorker(lambda: self._make_relay(chosen, together))
 
     def run_relay(self, together: int = 1, **settings: Unpack[RelayTerms]) -> int:
         """Run a `relay` in this process until a signal stops it; return an exit status.
@@ -198,7 +202,7 @@ class Workers:
         The statuses are those of `run_worker`; the parameters are those of `relay`.
         """
         chosen = self._relay_settings(together, settings)
-        return run(lambda: self._make_sql_worker(chosen, None, together))
+        return run(lambda: self._make_relay(chosen, together))
 
     def home(self, url: URL | None = None, budget: Budget | None = None) -> Home:
         """Return what handlers know of the database at a URL; None: the application's own.
@@ -212,7 +216,7 @@ class Workers:
             return Home(told)
         return Home(told, partial(self._tenants.open, budget=budget))
 
-    def _make_worker(self, settings: WorkerSettings) -> Serving:
+    def _make_worker(self, settings: WorkerSettings) -> Service:
         refuse_patched()
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
@@ -255,9 +259,10 @@ class Workers:
     def _carrying(
         self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
     ) -> BrokerWorker:
-        about = self._tasks, self._around_attempt, settings, refuse_to_begin, self.decoders
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
-        return BrokerWorker(carried, *about, kept, shared, self._write_late)
+        queues = BrokerQueues(carried, self.decoders, kept)
+        code = Code(self._tasks, self._around_attempt)
+        return BrokerWorker(queues, code, settings, self._write_late, shared)
 
     async def _write_late(self, job: NewJob) -> int:
         """Write what a broker does not hold for that long; a worker of the database runs it."""
@@ -265,8 +270,12 @@ class Workers:
         return id
 
     def _make_sql_worker(
-        self, settings: WorkerSettings, shared: Shared | None, apart: int | None = None
-    ) -> Serving:
+        self,
+        settings: WorkerSettings,
+        shared: Shared | None,
+        queues: CarriedQueues | None = None,
+    ) -> Service:
+        """Return the worker of the database, or of several; `queues`: if it only relays."""
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
             make = partial(self._make_member, settings, budget)
@@ -279,7 +288,13 @@ class Workers:
             store.engines.limit(budget)
             if notifier is self._notifier:
                 notifier = notifier and store.listener()
-        return self._worker_of(store, notifier, settings, shared, self.home(budget=budget), apart)
+        queues = queues or CarriedQueues(self._carried(settings))
+        home = self.home(budget=budget)
+        return self._worker_of(store, notifier, settings, home, queues, shared)
+
+    def _make_relay(self, settings: WorkerSettings, together: int) -> Service:
+        queues = CarriedQueues(self._carried(settings), True, together)
+        return self._make_sql_worker(settings, None, queues)
 
     def _make_member(
         self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared
@@ -289,18 +304,19 @@ class Workers:
         store.engines.limit(budget)
         home = self.home(store.engines.given, budget)
         notifier = _of_hub(store, settings) or store.listener()
-        return self._worker_of(store, notifier, settings, shared, home)
+        queues = CarriedQueues(self._carried(settings))
+        return self._worker_of(store, notifier, settings, home, queues, shared)
 
     def _worker_of(
         self,
         store: Store,
         notifier: Notifier | None,
         settings: WorkerSettings,
-        shared: Shared | None,
         home: Home,
-        apart: int | None = None,
+        queues: CarriedQueues,
+        shared: Shared | None,
     ) -> Worker:
-        tasks, schedules = self._tasks, self._schedules_in_sql
+        tasks = self._tasks
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
         sending = self._sending(store, settings.webhooks, settings.concurrency)
         if sending is not None:
@@ -312,9 +328,8 @@ class Workers:
                     )
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
-        about = tasks, self._around_attempt, settings, version("mutirao")
-        last = shared, home, self._carried(settings), apart
-        worker = Worker(store, notifier, *about, schedules, limits, *last)
+        code = Code(tasks, self._around_attempt, self._schedules_in_sql, limits, version("mutirao"))
+        worker = Worker(store, notifier, code, settings, home, queues, shared)
         worker.at_close += [sending.aclose] if sending else []
         return worker
 
@@ -381,5 +396,6 @@ def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
     """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
-    lanes = settings.queues, settings.exclude_queues or ()
-    return store.hub.notifier(Serves(*lanes, settings.tasks), settings.poll)
+    return store.hub.notifier(
+        Serves(settings.queues, settings.exclude_queues or (), settings.tasks), settings.poll
+    )

@@ -21,6 +21,7 @@ from mutirao.client.graphs import GraphHandle
 from mutirao.engine.claiming import producer
 from mutirao.engine.liveness.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.database import Worker
 from mutirao.model.jobs.job import NewJob, Wake
 from tests.simulation.faults import Handle, Weather
@@ -164,16 +165,9 @@ class Fleet:
         handle: Any = Handle(
             self.store, self.weather, process, self.notices.notify, SETTINGS.call_limit
         )
-        worker = Worker(
-            handle,
-            self.notifier,
-            self.app.tasks,
-            (),
-            SETTINGS,
-            "0",
-            self.app.schedules.declared,
-            self.app.limits.declared,
-        )
+        app = self.app
+        code = Code(app.tasks, (), app.schedules.declared, app.limits.declared, "0")
+        worker = Worker(handle, self.notifier, code, SETTINGS)
         worker.on_blocked = lambda: self._kill_named(process.name)
         await worker.start()
         self.workers[process.name] = process, worker

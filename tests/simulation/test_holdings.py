@@ -12,6 +12,8 @@ import pytest
 
 from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.loops import LoopHealth
+from mutirao.engine.settings import WorkerSettings, identity
+from mutirao.engine.worker_row import WorkerRow
 from tests.simulation.fleet import patched
 from tests.simulation.world import World
 
@@ -51,7 +53,8 @@ def in_doubt(claimed_at: float, takes: float = 0.0, claims_until: float = 0.0) -
         claiming = asyncio.Lock()
         await claiming.acquire()
         asyncio.get_running_loop().call_later(claims_until, claiming.release)
-        holdings = LostClaims(server, lambda: 1, NOBODY, claiming, 5.0)
+        row = WorkerRow(server, identity(WorkerSettings(), ""), 1)
+        holdings = LostClaims(row, NOBODY, claiming, 5.0)
         holdings.doubt()
         await holdings.run(LoopHealth("holdings", 1_000.0))
 

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import click
 import pytest
@@ -12,6 +16,7 @@ from mutirao.cli import main
 from mutirao.cli.relay import relay
 from mutirao.cli.sections import OTHERS, WORKER
 from mutirao.cli.worker import worker
+from mutirao.engine import settings
 
 
 def given(command: click.Command, *words: str) -> dict[str, object]:
@@ -44,3 +49,32 @@ def test_the_help_of_a_worker_has_sections() -> None:
     in_last = found[places[-1] :]
     assert {"--reload", "--log-level", "--help"} <= {*re.findall(r"--[\w-]+", in_last)}
     assert len(re.findall(r"^  (?:-\w, )?--", in_last, re.MULTILINE)) <= 5
+
+
+def test_a_setting_is_an_option() -> None:
+    """Under its name, with its bounds and its default, where it has a text."""
+    found = {each.name: each for each in worker.params if isinstance(each, click.Option)}
+    for name, told in settings.options():
+        assert (name in found) is (told.help is not None), name
+        if told.help is not None:
+            assert f"--{name.replace('_', '-')}" in found[name].opts
+    usual = settings.WorkerSettings()
+    for name in ("concurrency", "grace", "poll", "log_jobs", "prune_batch"):
+        assert found[name].get_default(click.Context(worker)) == getattr(usual, name), name
+    for words in (("--poll", "0"), ("-c", "0"), ("--connections", "2"), ("--log-jobs", "some")):
+        with pytest.raises(click.BadParameter):
+            given(worker, *words)
+
+
+@pytest.mark.parametrize("command", ["worker", "relay", "webhooks"])
+def test_the_help_is_as_it_is_kept(command: str) -> None:
+    """People's scripts and habits know it: who changes it, changes the file beside this one."""
+    told = subprocess.run(
+        [sys.executable, "-m", "mutirao", command, "--help"],
+        env={**os.environ, "COLUMNS": "100"},
+        capture_output=True,
+        check=True,
+        text=True,
+    )
+    kept = Path(__file__).with_name("help") / f"{command}.txt"
+    assert told.stdout == kept.read_text()

@@ -24,13 +24,6 @@ LARGE_FOLDERS = {
 # Constructors with more parameters, and with how many.
 WIDE_CONSTRUCTORS = {
     "app.py:Mutirao": 10,
-    "engine/brokers/carried.py:Carried": 8,
-    "engine/brokers/consumer.py:Receiver": 12,
-    "engine/claiming/producer.py:Producer": 8,
-    "engine/dispatch/executor.py:Executor": 10,
-    "engine/settling/completer.py:Completer": 8,
-    "engine/workers/broker_queues.py:BrokerWorker": 9,
-    "engine/workers/database.py:Worker": 12,
     "federation/federation.py:Federation": 13,
     "model/jobs/job.py:Job": 11,
     "transports/sqs/consumer.py:SqsConsumer": 8,
@@ -40,32 +33,10 @@ WIDE_CONSTRUCTORS = {
 
 # Where tuples of their own are spread into positional parameters, and how often.
 SPREADS = {
-    "client/kept_schedules.py": 3,
-    "engine/brokers/consumer.py": 2,
-    "engine/brokers/doorbells.py": 1,
-    "engine/calls/child.py": 1,
+    "engine/calls/child.py": 1,  # the arguments of a handler, as the next ones but one
     "engine/dispatch/executor.py": 2,
-    "engine/workers/broker_queues.py": 4,
-    "engine/workers/database.py": 7,
-    "federation/outbox.py": 2,
-    "hub/circle.py": 1,
     "model/jobs/job.py": 1,
-    "sql/dialects/postgresql/dialect.py": 1,
-    "sql/rules/claim.py": 1,
-    "sql/rules/fairness.py": 1,
-    "sql/statements/endpoints.py": 1,
-    "sql/statements/held_deliveries.py": 1,
-    "sql/statements/limits.py": 2,
-    "sql/statements/ordering.py": 1,
-    "sql/statements/records.py": 1,
-    "sql/statements/unreadable_rows.py": 1,
-    "sql/statements/webhooks.py": 1,
-    "sql/statements/workers.py": 1,
-    "sql/store/carried.py": 1,
     "testing/inlining.py": 1,
-    "transports/rabbitmq/__init__.py": 1,
-    "transports/sqs/transport.py": 1,
-    "workers.py": 4,
 }
 
 # Files of one name in several folders, all of one subject: a feature has the same name in each

@@ -55,25 +55,6 @@ def log_options(command: Command) -> Command:
     return command
 
 
-def beat_options(command: Command) -> Command:
-    """Add the options of whatever registers as a worker: how often it does what it shares."""
-    for decorate in reversed((
-        option("--poll", type=POSITIVE, default=2.0,
-               help="Longest sleep of an idle worker, in seconds."),
-        option("--heartbeat", type=POSITIVE, default=5.0, help="Seconds between heartbeats."),
-        option("--expiry", type=POSITIVE, default=15.0,
-               help="Seconds after its last heartbeat until a worker's jobs run elsewhere."),
-        option("--doorbell-grace", type=POSITIVE, default=30.0,
-               help="Seconds without an answer after which a broker is taken to have lost a"
-               " doorbell."),
-        option("--connections", type=click.IntRange(min=3),
-               help="Connections to servers at most, of a process with all its databases; no limit"
-               " if left out."),
-    )):  # fmt: skip
-        command = decorate(command)
-    return command
-
-
 def duration(text: str) -> timedelta:
     """Return the duration in a text: 90, 90s, 15m, 2h, 7d or 1w."""
     try:

@@ -5,28 +5,32 @@ from typing import Any
 import click
 
 from mutirao.cli import logs
-from mutirao.cli.options import beat_options, log_options, names_option, option, target
+from mutirao.cli.options import log_options, option, target
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.terms import setting_options
 from mutirao.model.brokers.doorbell import MAX_TOGETHER
+from mutirao.workers import RELAY_SETTINGS
 
-
-@click.command(cls=AppCommand)
-@target
-@names_option("-q", "--queues", help="Carried queues to relay, such as mail; all if left out.")
-@names_option("--exclude-queues", help="Queues not to relay, in place of -q.")
-@option(
+_TOGETHER = option(
     "--together",
     type=click.IntRange(1, MAX_TOGETHER),
     default=1,
     help="Doorbells in one message; more than one for jobs that take milliseconds.",
 )
-@option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    help="Seconds that a broker may take to confirm what is under way once a signal says to stop.",
+
+
+@click.command(cls=AppCommand)
+@target
+@setting_options(
+    *RELAY_SETTINGS,
+    after={"exclude_queues": [_TOGETHER]},
+    queues={"help": "Carried queues to relay, such as mail; all if left out."},
+    exclude_queues={"help": "Queues not to relay, in place of -q."},
+    grace={
+        "help": "Seconds that a broker may take to confirm what is under way once a signal says to"
+        " stop."
+    },
 )
-@beat_options
 @log_options
 def relay(
     target: str, together: int, log_format: logs.Format, log_level: str, **settings: Any

@@ -1,12 +1,13 @@
 """Options of the command line, made of the parameters that a function of the application takes.
 
 Each field of a `TypedDict` in the room `tasks` brings its type and its text:
-`key: Annotated[str | None, "…"]` is `--key`. So a new one is on the command line, too.
+`key: Annotated[str | None, "…"]` is `--key`. So a new one is on the command line, too. A field of
+`WorkerSettings` brings its default and its bounds as well.
 """
 
-from collections.abc import Callable, Mapping
-from datetime import datetime
-from typing import Any, Literal, get_args, get_type_hints
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
 
 import click
 
@@ -14,13 +15,18 @@ from mutirao.cli.options import (
     Command,
     duration,
     json_object,
+    kept,
     moment,
+    names_option,
     number_or_moment,
     option,
     window,
 )
 from mutirao.model.keys.uniqueness import OnConflict
 from mutirao.tasks.options import Conflict, Duration, KeyTerms, Tags, Version
+from mutirao.workers import SETTINGS
+
+_Decorator = Callable[[Any], Any]
 
 # How a text becomes a value of each type.
 _READ: dict[Any, dict[str, Any]] = {
@@ -53,3 +59,78 @@ def options_of(terms: type, **called: tuple[str, ...]) -> Callable[[Command], Co
         return command
 
     return decorate
+
+
+def text_of(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], str]:
+    """Return a type of option that stays a text, for other processes, if it is readable.
+
+    `name`: what `--help` calls it.
+    """
+
+    def checked(text: str) -> str:
+        try:
+            read(text)
+        except ValueError as unfit:
+            raise click.BadParameter(str(unfit)) from None
+        return text
+
+    checked.__name__ = name  # which click shows
+    return checked
+
+
+def setting_options(
+    *names: str,
+    after: Mapping[str, Sequence[_Decorator]] | None = None,
+    **others: Mapping[str, Any],
+) -> Callable[[Command], Command]:
+    """Add options for settings to a command, in the order of the settings.
+
+    Parameters:
+        names: which of them; none: all that have a text.
+        after: other options, each behind that of a setting.
+        others: parameters of `click.option` that are not as the setting says, by its name.
+    """
+    made: list[_Decorator] = []
+    for each in SETTINGS:
+        if get_origin(each.type) is Annotated and (not names or each.name in names):
+            kind, told = get_args(each.type)
+            if told.help is not None:
+                given = {**_default(each.default), "help": told.help, **others.get(each.name, {})}
+                flags = [*filter(None, [told.short]), f"--{each.name.replace('_', '-')}"]
+                made.append(_option(flags, kind, told, given))
+        made += (after or {}).get(each.name, ())
+
+    def decorate(command: Command) -> Command:
+        for each in reversed(made):
+            command = each(command)
+        return command
+
+    return decorate
+
+
+def _option(flags: list[str], kind: Any, told: Any, given: dict[str, Any]) -> _Decorator:
+    if kind == tuple[str, ...] | None:
+        return names_option(*flags, **given)
+    return option(*flags, **{**_kind(kind, told), **given})
+
+
+def _kind(annotation: Any, told: Any) -> dict[str, Any]:
+    """Return how a text becomes a value of a setting's type."""
+    if annotation is bool:
+        return {"is_flag": True}
+    if get_origin(annotation) is Literal:
+        return {"type": click.Choice(get_args(annotation))}
+    if annotation == timedelta | None:
+        return {"type": text_of(kept)}
+    if annotation in (int, int | None):
+        return {"type": click.IntRange(min=told.least)}
+    if annotation in (float, float | None):
+        least = told.least if told.above is None else told.above
+        return {"type": click.FloatRange(min=least, min_open=told.above is not None)}
+    return {}
+
+
+def _default(value: object) -> dict[str, Any]:
+    if isinstance(value, timedelta):
+        return {"default": f"{value.days}d"}
+    return {} if value is None or value is False else {"default": value}

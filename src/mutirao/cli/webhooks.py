@@ -6,7 +6,8 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import POSITIVE, log_options, option
+from mutirao.cli.options import log_options, option
+from mutirao.cli.terms import setting_options
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
 from mutirao.workers import EXIT_WHEN_STUCK
@@ -15,14 +16,11 @@ from mutirao.workers import EXIT_WHEN_STUCK
 @click.command()
 @option("--database", required=True, envvar="MUTIRAO_DATABASE", help="Where the jobs are.")
 @option("--schema", help="The schema of the tables, if it is not the usual one.")
-@option("-c", "--concurrency", type=click.IntRange(min=1), default=200, help="Deliveries at once.")
-@option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    help="Seconds that running deliveries may take once a signal says to stop.",
+@setting_options(
+    *("concurrency", "grace", "poll"),
+    concurrency={"default": 200, "help": "Deliveries at once."},
+    grace={"help": "Seconds that running deliveries may take once a signal says to stop."},
 )
-@option("--poll", type=POSITIVE, default=2.0, help="Longest sleep of an idle worker, in seconds.")
 @webhook_options
 @log_options
 def webhooks(

@@ -2,7 +2,6 @@
 
 import asyncio
 import sys
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -10,53 +9,23 @@ from click.core import ParameterSource
 
 from mutirao.app import Mutirao
 from mutirao.cli import logs
-from mutirao.cli.options import (
-    POSITIVE,
-    beat_options,
-    kept,
-    log_options,
-    names_option,
-    option,
-    target,
-)
+from mutirao.cli.options import kept, log_options, option, target
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.sections import WorkerCommand
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import load_app
+from mutirao.cli.terms import setting_options, text_of
 from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
 from mutirao.model.jobs.job import OutcomeKind
-from mutirao.model.jobs.retry_words import ACCEPTED_FORMS, policy_in_words
+from mutirao.model.jobs.retry_words import policy_in_words
 from mutirao.workers import EXIT_WHEN_STUCK
 
 if TYPE_CHECKING:
     from mutirao.engine.settings import WorkerTerms
 
-_KEEP_HELP = "How long {} jobs are kept: 36h, 7d, 8w, or forever."
-
-
-def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], str]:
-    """Return a type of option that stays a text, for other processes, if it is readable.
-
-    `name`: what `--help` calls it.
-    """
-
-    def checked(text: str) -> str:
-        try:
-            read(text)
-        except ValueError as unfit:
-            raise click.BadParameter(str(unfit)) from None
-        return text
-
-    checked.__name__ = name  # which click shows
-    return checked
-
-
-@click.command(cls=WorkerCommand)
-@target
-@names_option("-q", "--queues", help="Queues to serve, such as mail,default; all if left out.")
-@option(
+_DATABASES = option(
     "--database",
     "databases",
     multiple=True,
@@ -64,82 +33,30 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     envvar="MUTIRAO_DATABASE",
     help="A database to serve, if not the application's own; may be repeated.",
 )
-@names_option("--exclude-queues", help="Queues not to serve, in place of -q.")
-@names_option(
-    "--tasks",
-    help="Tasks to serve, such as thumbnail,report; all of the application if left out.",
+_PROCESSES = option(
+    "--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process."
 )
-@option("-c", "--concurrency", type=click.IntRange(min=1), default=20, help="Jobs at once.")
-@option("--processes", type=click.IntRange(min=1), default=1, help="Workers, each a process.")
-@option(
-    "--grace",
-    type=click.FloatRange(min=0),
-    default=30.0,
-    help="Seconds that running jobs may take once a signal says to stop.",
-)
-@beat_options
-@option(
-    "--exit-when-stuck",
-    type=click.FloatRange(min=0),
-    default=EXIT_WHEN_STUCK,
-    help="Seconds that all slots may be lost before the process ends, with status 6; 0: never.",
-)
-@option(
-    "--log-jobs",
-    type=click.Choice(["all", "auto", "failures"]),
-    default="auto",
-    help="Jobs that get a line in the log: all; successes only while few come in a second, then"
-    " one line a second for the others; or no successes.",
-)
-@option(
-    "--retry",
-    type=_text(policy_in_words, "POLICY"),
-    help=f"Retry policy of tasks without their own: {ACCEPTED_FORMS};"
-    " the application's if left out.",
-)
-@option("--max-attempts", type=click.IntRange(min=1), help="Executions of such jobs in all.")
-@option(
-    "--timeout",
-    type=POSITIVE,
-    help="Seconds that an attempt may take, for tasks without a timeout of their own.",
-)
-@option("--keep-succeeded", type=_text(kept), default="7d", help=_KEEP_HELP.format("successful"))
-@option("--keep-cancelled", type=_text(kept), default="7d", help=_KEEP_HELP.format("cancelled"))
-@option("--keep-dead", type=_text(kept), default="90d", help=_KEEP_HELP.format("dead"))
-@option(
-    "--keep-hours",
-    type=_text(kept),
-    default="90d",
-    help="How long the figures of an hour are kept, and errors after they last occurred.",
-)
-@option(
-    "--keep-inbox",
-    type=_text(kept),
-    default="100d",
-    help="How long messages of the inbox are remembered.",
-)
-@option(
-    "--keep-said",
-    type=_text(kept),
-    default="90d",
-    help="How long federation remembers what has arrived last.",
-)
-@option(
-    "--prune-batch",
-    type=click.IntRange(min=1),
-    default=1_000,
-    help="Jobs deleted in one transaction.",
-)
-@option(
-    "--app-version",
-    help="Version of the application: numbers with dots, such as a build number, that grow with"
-    " each deployment, also with one that goes back to older code.",
-)
-@option(
-    "--drain-on-new-version",
-    is_flag=True,
-    help="Take no more work once workers with a later --app-version serve all that this one serves,"
-    " and end with status 0 when what runs has.",
+_RETENTION = [
+    option(
+        f"--keep-{state}",
+        type=text_of(kept),
+        default=usual,
+        help=f"How long {called} jobs are kept: 36h, 7d, 8w, or forever.",
+    )
+    for state, called, usual in (
+        ("succeeded", "successful", "7d"),
+        ("cancelled", "cancelled", "7d"),
+        ("dead", "dead", "90d"),
+    )
+]
+
+
+@click.command(cls=WorkerCommand)
+@target
+@setting_options(
+    after={"queues": [_DATABASES], "concurrency": [_PROCESSES], "retention": _RETENTION},
+    exit_when_stuck={"type": click.FloatRange(min=0), "default": EXIT_WHEN_STUCK},
+    retry={"type": text_of(policy_in_words, "POLICY")},
 )
 @option("--webhooks", is_flag=True, help="Deliver webhooks to endpoints as well.")
 @webhook_options

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
+from functools import partial
 from typing import NamedTuple, TypeGuard
 
 from mutirao.client.broker_publishing import alone, to_message
@@ -102,13 +103,13 @@ async def left_schedules(transport: KeepsSchedules, but: Collection[str]) -> lis
 
 async def _look_at(transport: KeepsSchedules, schedule: Schedule) -> KeptSchedule:
     job = schedule.job
-    about = schedule.name, job.task, job.queue, transport.name
+    known = partial(KeptSchedule, schedule.name, job.task, job.queue, transport.name)
     body = await transport.token_of(schedule.name)
     if body is None:
-        return KeptSchedule(*about, "unknown")
+        return known("unknown")
     token = Token.of(body)
     due = datetime.fromtimestamp(token.due, UTC)
     if token.stopped is not None:
-        return KeptSchedule(*about, "stopped", None, token.phase, token.attempt, token.stopped)
+        return known("stopped", None, token.phase, token.attempt, token.stopped)
     state = "waiting" if token.holder is None else "running"
-    return KeptSchedule(*about, state, due, token.phase, token.attempt)
+    return known(state, due, token.phase, token.attempt)

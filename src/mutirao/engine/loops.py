@@ -10,7 +10,7 @@ forever.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import dataclass
 from logging import DEBUG, ERROR, WARNING
 from math import inf
@@ -200,6 +200,37 @@ class LoopRetry:
             raise error
 
 
+async def forever(
+    body: Callable[[], Awaitable[float]],
+    pulse: LoopHealth,
+    retry: LoopRetry,
+    *,
+    after: float = 0.0,
+    stopping: asyncio.Event | None = None,
+    waits_out: type[Exception] = Exception,
+) -> None:
+    """Call `body` again and again, with a sign of life before each turn; retry after errors.
+
+    Parameters:
+        body: one turn; returns the seconds until the next one.
+        after: seconds until the first one.
+        stopping: ends the loop, once it is set.
+        waits_out: the errors that the retry is about; others end the loop.
+
+    Raises:
+        Exception: an error that does not pass, see `LoopRetry.met`.
+    """
+    await pulse.rest(after, stopping)
+    while stopping is None or not stopping.is_set():
+        pulse.turn()
+        try:
+            wait = await body()
+            retry.over()
+        except waits_out as error:
+            wait = retry.met(error)
+        await pulse.rest(wait, stopping)
+
+
 OPTIONAL_WRITES_LIMIT = 1.0  # seconds to write what is not essential, however short the grace is
 
 
@@ -236,10 +267,6 @@ class Loops:
         self._turn_limit, self._on_failed = turn_limit, on_failed
         self._pulses: dict[str, LoopHealth] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
-
-    def __bool__(self) -> bool:
-        """Return whether some were started, and were not ended."""
-        return bool(self._tasks)
 
     def pulses(self) -> list[LoopHealth]:
         """Return their signs of life."""
@@ -281,33 +308,6 @@ class Loops:
         """End all of them."""
         await end_tasks(*self._tasks.values())
         self._tasks.clear()
-
-    def health(
-        self,
-        failure: BaseException | None,
-        stopping: bool,
-        stuck: int,
-        hears: bool | None = None,
-        unmended: Sequence[str] = (),
-    ) -> Health:
-        """Return whether they work, and if not, why. May be called from any thread.
-
-        `hears` and `unmended` count while they work.
-        """
-        ages = {name: pulse.age() for name, pulse in self._pulses.items()}
-        hanging = [name for name, pulse in self._pulses.items() if pulse.hangs()]
-        reason = None
-        if failure is not None:
-            reason = f"it failed: {failure}"
-        elif stopping:
-            reason = "it has been stopped"
-        elif not self._tasks:
-            reason = "it has not been started"
-        elif hanging:
-            reason = f"no turn of {', '.join(hanging)}"
-        works = bool(self._tasks) and not stopping
-        broken = tuple(unmended) if works else ()
-        return Health(reason is None, reason, ages, stuck, hears if works else None, broken)
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:

@@ -1,16 +1,21 @@
-"""A worker's settings with the reasons for their defaults, and what it registers."""
+"""A worker's settings with the reasons for their defaults, and what it registers.
+
+A setting is written here only: its bounds are checked, and its option of the command line is made,
+of its field. What a type checker knows stands in `WorkerTerms`; a test compares them.
+"""
 
 import os
 import socket
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, fields
 from datetime import timedelta
-from typing import Any, Literal, Self, TypedDict, get_args
+from typing import Annotated, Any, Literal, Self, TypedDict, get_args, get_origin
 
 from mutirao.aio import MAX_WAIT
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.deploys import Served, is_version
 from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, NewWorker, OutcomeKind
+from mutirao.model.jobs.retry_words import ACCEPTED_FORMS
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.tasks.defaults import DefaultsInWords
@@ -33,37 +38,6 @@ def _retention() -> dict[OutcomeKind, timedelta | None]:
     }
 
 
-class WorkerTerms(TypedDict, total=False):
-    """The fields of `WorkerSettings` as keyword arguments."""
-
-    queues: Iterable[str] | None
-    exclude_queues: Iterable[str] | None
-    tasks: Iterable[str] | None
-    concurrency: int
-    grace: float
-    poll: float
-    heartbeat: float
-    expiry: float
-    prefetch: float
-    batch: int
-    linger: float
-    retention: dict[OutcomeKind, timedelta | None]
-    prune_batch: int
-    keep_hours: timedelta | None
-    keep_inbox: timedelta | None
-    keep_said: timedelta | None
-    doorbell_grace: float
-    exit_when_stuck: float | None
-    log_jobs: JobLogMode
-    retry: str | None
-    max_attempts: int | None
-    timeout: float | None
-    connections: int | None
-    webhooks: bool | WebhookSettings
-    app_version: str | None
-    drain_on_new_version: bool
-
-
 class RelayTerms(TypedDict, total=False):
     """The fields of `WorkerSettings` that one has which only relays, as keyword arguments."""
 
@@ -75,6 +49,53 @@ class RelayTerms(TypedDict, total=False):
     expiry: float
     doorbell_grace: float
     connections: int | None
+
+
+class WorkerTerms(RelayTerms, total=False):
+    """The fields of `WorkerSettings` as keyword arguments."""
+
+    tasks: Iterable[str] | None
+    concurrency: int
+    prefetch: float
+    batch: int
+    linger: float
+    exit_when_stuck: float | None
+    log_jobs: JobLogMode
+    retry: str | None
+    max_attempts: int | None
+    timeout: float | None
+    retention: dict[OutcomeKind, timedelta | None]
+    keep_hours: timedelta | None
+    keep_inbox: timedelta | None
+    keep_said: timedelta | None
+    prune_batch: int
+    webhooks: bool | WebhookSettings
+    app_version: str | None
+    drain_on_new_version: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """What there is to know of a setting besides its type and its default.
+
+    Parameters:
+        help: its text on the command line; None: it has no option there.
+        least: the smallest number that it may be.
+        above: a number that it must be greater than.
+        short: a short option.
+    """
+
+    help: str | None = None
+    least: float | None = None
+    above: float | None = None
+    short: str | None = None
+
+    def check(self, name: str, value: float | None) -> None:
+        """Raise ConfigurationError if a value is too small."""
+        if value is not None and self.least is not None and value < self.least:
+            raise ConfigurationError(f"{name} is {value}; give {self.least:g} or more")
+        if value is not None and self.above is not None and value <= self.above:
+            raise ConfigurationError(f"{name} is {value} seconds; give more than {self.above:g}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,32 +147,100 @@ class WorkerSettings:
         ConfigurationError: a setting is out of range.
     """
 
-    queues: tuple[str, ...] | None = None
-    exclude_queues: tuple[str, ...] | None = None
-    tasks: tuple[str, ...] | None = None
-    concurrency: int = 20
-    grace: float = 30.0
-    poll: float = 2.0
-    heartbeat: float = 5.0
-    expiry: float = 15.0
-    prefetch: float = 0.1
-    batch: int = 500
-    linger: float = 0.004
+    queues: Annotated[
+        tuple[str, ...] | None,
+        Option("Queues to serve, such as mail,default; all if left out.", short="-q"),
+    ] = None
+    exclude_queues: Annotated[
+        tuple[str, ...] | None, Option("Queues not to serve, in place of -q.")
+    ] = None
+    tasks: Annotated[
+        tuple[str, ...] | None,
+        Option("Tasks to serve, such as thumbnail,report; all of the application if left out."),
+    ] = None
+    concurrency: Annotated[int, Option("Jobs at once.", least=1, short="-c")] = 20
+    grace: Annotated[
+        float, Option("Seconds that running jobs may take once a signal says to stop.", least=0)
+    ] = 30.0
+    poll: Annotated[float, Option("Longest sleep of an idle worker, in seconds.", above=0)] = 2.0
+    heartbeat: Annotated[float, Option("Seconds between heartbeats.", above=0)] = 5.0
+    expiry: Annotated[
+        float,
+        Option("Seconds after its last heartbeat until a worker's jobs run elsewhere.", above=0),
+    ] = 15.0
+    prefetch: Annotated[float, Option(least=0)] = 0.1
+    batch: Annotated[int, Option(least=1)] = 500
+    linger: Annotated[float, Option(least=0)] = 0.004
+    doorbell_grace: Annotated[
+        float,
+        Option(
+            "Seconds without an answer after which a broker is taken to have lost a doorbell.",
+            above=0,
+        ),
+    ] = 30.0
+    connections: Annotated[
+        int | None,
+        Option(
+            "Connections to servers at most, of a process with all its databases; no limit if left"
+            " out.",
+            least=MIN_CONNECTIONS,
+        ),
+    ] = None
+    exit_when_stuck: Annotated[
+        float | None,
+        Option(
+            "Seconds that all slots may be lost before the process ends, with status 6; 0: never.",
+            above=0,
+        ),
+    ] = None
+    log_jobs: Annotated[
+        JobLogMode,
+        Option(
+            "Jobs that get a line in the log: all; successes only while few come in a second, then"
+            " one line a second for the others; or no successes."
+        ),
+    ] = "auto"
+    retry: Annotated[
+        str | None,
+        Option(
+            f"Retry policy of tasks without their own: {ACCEPTED_FORMS}; the application's if left"
+            " out."
+        ),
+    ] = None
+    max_attempts: Annotated[int | None, Option("Executions of such jobs in all.", least=1)] = None
+    timeout: Annotated[
+        float | None,
+        Option(
+            "Seconds that an attempt may take, for tasks without a timeout of their own.", above=0
+        ),
+    ] = None
     retention: dict[OutcomeKind, timedelta | None] = field(default_factory=_retention)
-    prune_batch: int = 1_000
-    keep_hours: timedelta | None = timedelta(days=90)
-    keep_inbox: timedelta | None = timedelta(days=100)
-    keep_said: timedelta | None = timedelta(days=90)
-    doorbell_grace: float = 30.0
-    exit_when_stuck: float | None = None
-    log_jobs: JobLogMode = "auto"
-    retry: str | None = None
-    max_attempts: int | None = None
-    timeout: float | None = None
-    connections: int | None = None
+    keep_hours: Annotated[
+        timedelta | None,
+        Option("How long the figures of an hour are kept, and errors after they last occurred."),
+    ] = 90 * DAY
+    keep_inbox: Annotated[
+        timedelta | None, Option("How long messages of the inbox are remembered.")
+    ] = 100 * DAY
+    keep_said: Annotated[
+        timedelta | None, Option("How long federation remembers what has arrived last.")
+    ] = 90 * DAY
+    prune_batch: Annotated[int, Option("Jobs deleted in one transaction.", least=1)] = 1_000
     webhooks: WebhookSettings | None = None
-    app_version: str | None = None
-    drain_on_new_version: bool = False
+    app_version: Annotated[
+        str | None,
+        Option(
+            "Version of the application: numbers with dots, such as a build number, that grow with"
+            " each deployment, also with one that goes back to older code."
+        ),
+    ] = None
+    drain_on_new_version: Annotated[
+        bool,
+        Option(
+            "Take no more work once workers with a later --app-version serve all that this one"
+            " serves, and end with status 0 when what runs has."
+        ),
+    ] = False
 
     def serves(self, queue: str) -> bool:
         """Return whether a queue is served."""
@@ -226,19 +315,11 @@ class WorkerSettings:
         return self.expiry - self.rescue_every
 
     def __post_init__(self) -> None:
-        _at_least("concurrency", self.concurrency, 1)
+        self.defaults.defaults()  # raises if one is out of range
+        for name, option in options():
+            option.check(name, getattr(self, name))
         if self.concurrency > MAX_SLOTS:
             raise ConfigurationError(f"concurrency is {self.concurrency}; give at most {MAX_SLOTS}")
-        _at_least("batch", self.batch, 1)
-        _at_least("prune_batch", self.prune_batch, 1)
-        _at_least("grace", self.grace, 0)
-        _at_least("prefetch", self.prefetch, 0)
-        _at_least("linger", self.linger, 0)
-        _above_zero("poll", self.poll)
-        _above_zero("doorbell_grace", self.doorbell_grace)
-        if self.exit_when_stuck is not None:
-            _above_zero("exit_when_stuck", self.exit_when_stuck)
-        _above_zero("heartbeat", self.heartbeat)
         if self.log_jobs not in (modes := get_args(JobLogMode)):
             raise ConfigurationError(
                 f"log_jobs is {self.log_jobs!r}; give one of {', '.join(modes)}"
@@ -248,15 +329,12 @@ class WorkerSettings:
                 f"expiry is {self.expiry} s with a heartbeat every {self.heartbeat} s; give at"
                 " least twice the heartbeat, or one late beat makes a worker's jobs run twice"
             )
-        if self.connections is not None:
-            _at_least("connections", self.connections, MIN_CONNECTIONS)
         if not isinstance(self.webhooks, WebhookSettings | None):
             raise ConfigurationError(
                 f"webhooks is {self.webhooks!r}; give True, or WebhookSettings(…)"
             )
         self._check_served()
         self._check_version()
-        self.defaults.defaults()  # raises if one is out of range
         for name in ("keep_hours", "keep_inbox", "keep_said"):
             if not isinstance(age := getattr(self, name), timedelta | None):
                 raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")
@@ -322,14 +400,11 @@ def _check_retention(outcome: object, age: object) -> None:
         )
 
 
-def _at_least(name: str, value: float, least: float) -> None:
-    if value < least:
-        raise ConfigurationError(f"{name} is {value}; give {least} or more")
-
-
-def _above_zero(name: str, value: float) -> None:
-    if value <= 0:
-        raise ConfigurationError(f"{name} is {value} seconds; give more than 0")
+def options() -> Iterator[tuple[str, Option]]:
+    """Yield the settings that are numbers within bounds, or options of the command line."""
+    for each in fields(WorkerSettings):
+        if get_origin(each.type) is Annotated:
+            yield each.name, get_args(each.type)[1]
 
 
 def identity(settings: WorkerSettings, version: str) -> NewWorker:

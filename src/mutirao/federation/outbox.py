@@ -155,12 +155,14 @@ class Sender:
         what, made, unfit = subject_of(activity), list[NewJob](), list[str]()
         for inbox in inboxes:
             try:
-                to = host_of(inbox), inbox
+                host = host_of(inbox)
             except InvalidActivity as wrong:
                 unfit.append(str(wrong))
                 continue
-            about = what.kind, what.object, what.target
-            made.append(self._delivery(ActivityDelivery(*to, *about, sender, activity), job))
+            delivery = ActivityDelivery(
+                host, inbox, what.kind, what.object, what.target, sender, activity
+            )
+            made.append(self._delivery(delivery, job))
         if unfit and not made:
             raise InvalidActivity(unfit[0])
         return made, unfit

@@ -56,11 +56,12 @@ class Circle:
 
     def _able_for(self, line: WakeLine) -> list[Member]:
         queue = None if line.queue is None else queue_of(line.queue)
-        key = (queue, line.task)
+        task = line.task
+        key = (queue, task)
         if key not in self._able:
             if len(self._able) >= MOST_LISTS:
                 self._able.clear()
-            self._able[key] = [each for each in self.members if _serves(each.serves, *key)]
+            self._able[key] = [each for each in self.members if _serves(each.serves, queue, task)]
         return self._able[key]
 
 

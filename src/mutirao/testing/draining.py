@@ -11,12 +11,13 @@ from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.progress import ProgressWriter
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.duties.schedules import Pauser
 from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import WrongState
 from mutirao.model.jobs.job import Claim, NewWorker, OutcomeKind
 from mutirao.ports import Store
@@ -220,23 +221,19 @@ class _Bench:
     async def _run(self, claims: list[Claim]) -> None:
         # New ones each time: a stuck one must not take up a later slot.
         threads = self._means.threads()
-        store, worker, borrowed = self._store, self._worker, self._means.borrowed
+        store, borrowed = self._store, self._means.borrowed
         board = ProgressWriter(store)
-        executor = Executor(
-            self._app.tasks, self._app._around_attempt, threads,
-            None if borrowed else self._processes, board.tell, pauser=self._means.pauser(store),
-            home=self._app.home(), fan_out=store.fan_out,
-        )  # fmt: skip
-        completer = Completer(
-            store,
-            lambda: worker,
-            self._settings,
-            fail=executor.alternatives,
-            on_waiting=lambda claim, after: None,
-            on_written=lambda: None,
-            on_woken=lambda wake: None,
-            pulse=LoopHealth("completer", self._settings.turn_limit),
+        context = AttemptContext(
+            report=board.tell,
+            pauser=self._means.pauser(store),
+            home=self._app.home(),
+            fan_out=store.fan_out,
         )
+        processes = None if borrowed else self._processes
+        executor = Executor(self._app.tasks, self._app._around_attempt, threads, processes, context)
+        row = WorkerRow(store, _identity(self._settings), self._worker)
+        pulse = LoopHealth("completer", self._settings.turn_limit)
+        completer = Completer(row, self._settings, executor.alternatives, pulse)
         dispatcher = Dispatcher(
             self._settings,
             executor,

@@ -146,7 +146,7 @@ async def test_the_end_of_a_relay_alone(shop: Shop, monkeypatch: pytest.MonkeyPa
 
     monkeypatch.setattr(shop.broker, "publish", publish)
     await shop.bill.aenqueue(order=1)
-    relay = shop.app._make_sql_worker(shop.app._relay_settings(1, QUICK), None, 1)  # type: ignore[arg-type]
+    relay = shop.app._make_relay(shop.app._relay_settings(1, QUICK), 1)  # type: ignore[arg-type]
     await relay.start()
     await begun.wait()
     stopping = asyncio.create_task(relay.stop())

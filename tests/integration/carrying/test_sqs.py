@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mutirao import Job, Mutirao, Retry, Snooze, Work
-from mutirao.engine.workers.fleet import Serving
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.model.brokers.message import Message, Mode
 from mutirao.transports.sqs import SQS
 from tests.support.sqs_faults import FakeSqs
@@ -298,7 +298,7 @@ async def test_stopping_in_a_hurry(lite_url: str, lines: Lines) -> None:
     app = Mutirao(lite_url, transports={"video": sqs})
     app.task(queue="video", name="encode")(lambda: None)
 
-    async def hurry(serving: Serving | None) -> None:
+    async def hurry(serving: Service | None) -> None:
         assert serving is not None
         await until(lambda: any(ASKED_TO_STOP in line for line in lines()))
         serving.end_grace()

@@ -22,8 +22,9 @@ from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.loops import LoopHealth
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.model.jobs.job import Claim
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.testing import MemoryStore
@@ -59,19 +60,12 @@ class Line:
         app.task(name="waits")(self._waits)
         self.store = Settled()
         store: Any = self.store
+        row = WorkerRow(store, identity(WorkerSettings(), ""), 1)
         settings = WorkerSettings(concurrency=JOBS, linger=0.0)
         self.threads = Threads()
         executor = Executor(app.tasks, (), self.threads, Processes(self.threads))
-        self.completer = Completer(
-            store,
-            lambda: 1,
-            settings,
-            fail=executor.alternatives,
-            on_waiting=lambda *_: None,
-            on_written=lambda: None,
-            on_woken=lambda _: None,
-            pulse=LoopHealth("completer", settings.turn_limit),
-        )
+        pulse = LoopHealth("completer", settings.turn_limit)
+        self.completer = Completer(row, settings, executor.alternatives, pulse)
         slots = Slots(settings.concurrency, self.threads)
         self.dispatcher = Dispatcher(
             settings, executor, self.completer, slots, self._no_transaction

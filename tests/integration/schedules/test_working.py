@@ -16,6 +16,8 @@ from sqlalchemy import Engine, create_engine, event, make_url, select
 from mutirao import Job, Mutirao
 from mutirao.engine.duties.schedules import Scheduler
 from mutirao.engine.loops import LoopHealth
+from mutirao.engine.settings import WorkerSettings, identity
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
@@ -38,7 +40,8 @@ def scheduler(store: Store, worker: int, *declared: Schedule, name: str = "w") -
     """Return the scheduler of a worker; it looks every five seconds."""
     always = asyncio.Event()
     always.set()
-    return Scheduler(store, declared, lambda: worker, name, 5.0, always)
+    facts = replace(identity(WorkerSettings(), ""), name=name)
+    return Scheduler(WorkerRow(store, facts, worker), declared, 5.0, always)
 
 
 async def test_a_worker_ticks(app: Mutirao, url: str) -> None:

@@ -9,7 +9,8 @@ import pytest
 from mutirao.engine.brokers import relay
 from mutirao.engine.brokers.relay import Relay
 from mutirao.engine.loops import LoopHealth
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settings import WorkerSettings, identity
+from mutirao.engine.worker_row import WorkerRow
 
 
 class Elsewhere:
@@ -33,7 +34,9 @@ async def test_who_is_told_need_not_ask(monkeypatch: pytest.MonkeyPatch) -> None
     now, store = 1_000.0, Elsewhere()
     monkeypatch.setattr(relay, "monotonic", lambda: now)
     asking: Any = store
-    it = Relay(asking, {}, {}, WorkerSettings(), lambda: 2, lambda: 1, "relay")
+    settings = WorkerSettings()
+    row = WorkerRow(asking, identity(settings, ""), 2)
+    it = Relay(row, {}, {}, settings, lambda: 1, "relay")
     pulse = LoopHealth("relay", 90.0)
     for passed, left in ((0.0, 0.0), (7.5, 7.5), (7.5, 7.5)):
         now += passed

@@ -78,4 +78,4 @@ def test_an_unknown_setting() -> None:
 
 def test_every_setting_may_be_given() -> None:
     """A type checker knows those that there are, and no others."""
-    assert [*WorkerTerms.__annotations__] == [field.name for field in fields(WorkerSettings)]
+    assert {*WorkerTerms.__annotations__} == {field.name for field in fields(WorkerSettings)}

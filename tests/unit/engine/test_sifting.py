@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from mutirao.engine.claiming.unreadable_rows import MOST_FAILURES, UNREADABLE, UnreadableRowSearch
+from mutirao.engine.settings import WorkerSettings, identity
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import StoreUnavailable, WorkerGone
 
 
@@ -57,8 +59,9 @@ class Tables:
         return True
 
     def sieve(self) -> UnreadableRowSearch:
-        made: Any = UnreadableRowSearch
-        sieve: UnreadableRowSearch = made(self, lambda: 1, self, self.claim)
+        store: Any = self
+        row = WorkerRow(store, identity(WorkerSettings(), ""), 1)
+        sieve: UnreadableRowSearch = UnreadableRowSearch(row, store, self.claim)
         return sieve
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
@@ -12,53 +13,66 @@ from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell
 from mutirao.model.jobs.job import Claim
-from mutirao.ports import Store, Transport
+from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
+
+
+@dataclass(frozen=True, slots=True)
+class CarriedQueues:
+    """The carried queues that a worker serves.
+
+    Parameters:
+        transports: their brokers, by queue.
+        relay_only: whether it relays these queues, answers no doorbell and runs no job.
+        doorbells_per_message: so many, if it only relays; others choose by durations.
+    """
+
+    transports: Mapping[str, Transport] = field(default_factory=dict)
+    relay_only: bool = False
+    doorbells_per_message: int = 1
 
 
 class Carried:
     """What a worker does for the queues that brokers carry.
 
     Parameters:
-        transports: those of the carried queues that it serves, by queue.
+        row: the worker's.
         tasks: the names of those that the application has.
-        worker: returns its id.
         producer: leaves these queues to this; what it is told of them, the relay is told.
-        apart: the doorbells of a message, if it relays and answers none; None: it does both.
     """
 
     def __init__(
         self,
-        store: Store,
-        transports: Mapping[str, Transport],
+        row: WorkerRow,
+        queues: CarriedQueues,
         settings: WorkerSettings,
         tasks: Collection[str],
-        worker: Callable[[], int],
         dispatcher: Dispatcher,
         producer: Producer,
-        apart: int | None = None,
     ) -> None:
-        self._transports, self.answers, self._producer = transports, apart is None, producer
+        self._transports = transports = queues.transports
+        self.answers, self._producer = not queues.relay_only, producer
         self.on_jobs: Callable[[], object] = lambda: None  # called when doorbells have brought jobs
         served = tasks if settings.tasks is None else settings.tasks
         self._heard: Mapping[str, Doorbells | Backlog]
-        if apart is None:
+        if self.answers:
             together = partial(_together, dispatcher)
             self._heard = {
                 queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
                 for queue, transport in transports.items()
             }
         else:
-            together = partial(int, apart)
+            together = partial(int, queues.doorbells_per_message)
             self._heard = {
                 queue: Backlog(queue, transport, settings)
                 for queue, transport in transports.items()
             }
-        duty = duty_of(transports, apart=apart is not None)
-        self._relay = Relay(store, transports, self._heard, settings, worker, together, duty)
+        duty = duty_of(transports, apart=queues.relay_only)
+        self._relay = Relay(row, transports, self._heard, settings, together, duty)
         producer.leave_to(self._relay)
         # Set while this worker asks for the duties that all share, and for the agenda. Of those
         # that have nothing to ask the database for, the one that relays does so for the others.

@@ -7,7 +7,7 @@ received only when there is room, and held back by nothing but the prefetch.
 import asyncio
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
 from time import monotonic
@@ -16,7 +16,7 @@ from typing import Protocol
 from mutirao.aio import Backoff, wait_for
 from mutirao.engine.brokers.decoding import Expired, Reader, Undecodable
 from mutirao.engine.brokers.redelivered import Suspects
-from mutirao.engine.brokers.settling import DeliverySettler, Key, Overflow, Write
+from mutirao.engine.brokers.settling import DeliverySettler, Key, LateStore, Overflow
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
 from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
@@ -24,7 +24,7 @@ from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
@@ -120,44 +120,65 @@ class _SuspectsOf:
         return lost_workers.postponed_for(self._later)
 
 
+@dataclass(frozen=True, slots=True)
+class ConsumedQueue:
+    """One queue of a broker, as it is consumed.
+
+    Parameters:
+        reader: reads what other programs published.
+        begun: the log line that tells that it is consumed.
+    """
+
+    name: str
+    transport: Source
+    reader: Reader
+    begun: str
+
+
+@dataclass(frozen=True, slots=True)
+class Handlers:
+    """How a worker runs what comes.
+
+    Parameters:
+        tasks: the names of those that it serves.
+        begin: opens the transactions of handlers.
+    """
+
+    tasks: Collection[str]
+    executor: Executor
+    slots: Slots
+    begin: Begin
+
+
 class Receiver:
     """The loop of one queue.
 
     Parameters:
-        tasks: the names of those that the worker serves.
-        begin: opens the transactions of handlers.
-        reader: reads what other programs published.
-        begun: the line that tells that it consumes.
-        write: writes into the store what waits for too long.
-        patience: seconds for which it waits for that.
+        late: takes what waits for too long.
     """
 
     def __init__(
         self,
-        queue: str,
-        transport: Source,
+        queue: ConsumedQueue,
         settings: WorkerSettings,
-        tasks: Collection[str],
-        executor: Executor,
-        slots: Slots,
-        begin: Begin,
+        handlers: Handlers,
         pulse: LoopHealth,
-        reader: Reader,
-        begun: str,
-        write: Write,
-        patience: float,
+        late: LateStore,
     ) -> None:
-        self._begun: str | None = begun
-        self.queue, self._transport, self._settings = queue, transport, settings
-        self._tasks, self._pulse, self._reader = tasks, pulse, reader
-        in_order = not transport.longest_delay
-        late = Overflow(transport.longest_again, in_order, executor.most_attempts, write, patience)
-        told = self._follow, self._settled, self._tell_dead
-        self._returns = DeliverySettler(settings.linger, late, *told)
-        self.dispatcher = Dispatcher(settings, executor, self._returns, slots, begin)
+        self._begun: str | None = queue.begun
+        self.queue, self._transport, self._settings = queue.name, queue.transport, settings
+        self._tasks, self._pulse, self._reader = handlers.tasks, pulse, queue.reader
+        longest, in_order = queue.transport.longest_again, not queue.transport.longest_delay
+        overflow = Overflow(longest, in_order, handlers.executor.most_attempts, late)
+        self._returns = DeliverySettler(
+            settings.linger, overflow, self._follow, self._settled, self._tell_dead
+        )
+        self.dispatcher = Dispatcher(
+            settings, handlers.executor, self._returns, handlers.slots, handlers.begin
+        )
         self.dispatcher.suspect_from, self.dispatcher.note_start = 1, self._clear_the_way
         self._clearing = 0  # suspects that are about to start
-        what, back = f"cannot consume queue {queue!r}", f"consuming queue {queue!r} again"
+        what, back = f"cannot consume queue {queue.name!r}", f"consuming queue {queue.name!r} again"
         longest = settings.longest_wait
         self._trouble = LoopRetry(what, back, longest, who="broker", once="text")
         self._refused: TransportError | None = None
@@ -185,12 +206,13 @@ class Receiver:
 
     async def run(self) -> None:
         """Consume until stopped, and until all that was received is settled."""
-        while not self._stopping.is_set():
-            self._pulse.turn()
-            try:
-                await self._consume()
-            except TransportError as error:
-                await self._wait(error)
+        await forever(
+            self._turns,
+            self._pulse,
+            self._trouble,
+            stopping=self._stopping,
+            waits_out=TransportError,
+        )
         self.consumes.set()
 
     def stop(self) -> None:
@@ -207,11 +229,21 @@ class Receiver:
         """Settle no more: what is left comes again."""
         self._returns.cancel()
 
+    async def _turns(self) -> float:
+        try:
+            await self._consume()
+        except TransportError as error:
+            self._refused = error
+            self.consumes.set()
+            raise
+        return 0.0
+
     async def _consume(self) -> None:
         self._prefetch, self._received = self._settings.concurrency, 0
         self._shrink_at = monotonic() + SHRINK_EVERY
-        about = self.queue, self._prefetch, self._lost
-        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        consuming = self._transport.consumer(
+            self.queue, self._prefetch, self._lost, grace=self._settings.grace
+        )
         async with consuming as self._consumer:
             self._back()
             while not self._stopping.is_set():
@@ -411,12 +443,6 @@ class Receiver:
             await asyncio.sleep(wait)
         if (teller := teller_of(self._transport)) is not None:
             teller.tell(published(job.task, job.queue, message.id))
-
-    async def _wait(self, error: TransportError) -> None:
-        wait = self._trouble.met(error)
-        self._refused = error
-        self.consumes.set()
-        await wait_for(self._stopping, min(MAX_REST, wait))
 
     def _back(self) -> None:
         if self._begun is None:

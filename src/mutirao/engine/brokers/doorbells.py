@@ -10,13 +10,14 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import datetime
+from functools import partial
 from time import monotonic
 
 from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for_room
 from mutirao.engine.calls import outcomes
 from mutirao.engine.dispatch.attempt_events import tell_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, doorbells_of
@@ -80,24 +81,27 @@ class Doorbells:
 
     async def run(self, pulse: LoopHealth) -> None:
         """Answer until stopped; wait while the broker or the database is away."""
-        while not self._stopping.is_set():
-            pulse.turn()
-            try:
-                await self._consume(pulse)
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                self._waits_since = None
-                await pulse.rest(self._trouble.met(error), self._stopping)
+        await forever(partial(self._turns, pulse), pulse, self._trouble, stopping=self._stopping)
 
     def stop(self) -> None:
         """Answer no more; what the broker has handed out goes back to it."""
         self._stopping.set()
         self._dispatcher.changed.set()
 
+    async def _turns(self, pulse: LoopHealth) -> float:
+        try:
+            await self._consume(pulse)
+        except Exception:
+            self._waits_since = None
+            raise
+        return 0.0
+
     async def _consume(self, pulse: LoopHealth) -> None:
         self._prefetch, self._size = self._settings.concurrency, 1
         self._left.clear()
-        about = self.queue, self._prefetch, _come_again
-        consuming = self._transport.consumer(*about, grace=self._settings.grace)
+        consuming = self._transport.consumer(
+            self.queue, self._prefetch, _come_again, grace=self._settings.grace
+        )
         async with consuming as consumer:
             self._consumer = consumer
             self._trouble.over()

@@ -12,6 +12,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from hashlib import blake2s
 from heapq import heappop, heappush
 from math import inf
@@ -19,12 +20,13 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import TransportError
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, messages_of
-from mutirao.ports import Store, Transport
+from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import published, teller_of
 
@@ -60,24 +62,23 @@ class Relay:
     Parameters:
         transports: those of the carried queues, by queue.
         ears: what this worker hears of each of them.
-        worker: returns the worker's id.
+        row: the worker's.
         together: returns how many doorbells one message carries.
         duty: the name of what one of several holds that do the same.
     """
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         transports: Mapping[str, Transport],
         ears: Mapping[str, QueueState],
         settings: WorkerSettings,
-        worker: Callable[[], int],
         together: Callable[[], int],
         duty: str,
     ) -> None:
         self._together = together
-        self._store, self._transports, self._ears = store, dict(transports), ears
-        self._settings, self._worker = settings, worker
+        self._row, self._store, self._settings = row, row.store, settings
+        self._transports, self._ears = dict(transports), ears
         self._woken = asyncio.Event()
         self._asked = True  # to look once, although others hold the duty
         self.duty = duty
@@ -119,16 +120,20 @@ class Relay:
 
     async def run(self, pulse: LoopHealth) -> None:
         """Relay until stopped; wait while the database or a broker is away."""
-        while not self._stopping.is_set():
-            pulse.turn()
-            self._woken.clear()
-            try:
-                await self._turn(pulse)
-                self._trouble.over()
-                await self._sleep(self._next() - monotonic())
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                self._asked = True
-                await pulse.rest(self._trouble.met(error), self._stopping)
+        await forever(
+            partial(self._turn_and_sleep, pulse), pulse, self._trouble, stopping=self._stopping
+        )
+
+    async def _turn_and_sleep(self, pulse: LoopHealth) -> float:
+        self._woken.clear()
+        try:
+            await self._turn(pulse)
+        except Exception:
+            self._asked = True
+            raise
+        self._trouble.over()
+        await self._sleep(self._next() - monotonic())
+        return 0.0
 
     async def _turn(self, pulse: LoopHealth) -> None:
         now = monotonic()
@@ -152,7 +157,7 @@ class Relay:
 
     async def _ask(self, now: float) -> None:
         """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
-        worker, heartbeat = self._worker(), self._settings.heartbeat
+        worker, heartbeat = self._row.id, self._settings.heartbeat
         if not self.holds.is_set() and (
             left := await self._store.held_elsewhere(self.duty, worker)
         ):
@@ -282,19 +287,17 @@ class Backlog:
         back = f"asking what waits in queue {self._queue} again"
         longest = self._settings.longest_wait
         trouble = LoopRetry(what, back, longest, who="broker", once="text")
-        every = min(self._settings.doorbell_grace, QUIET_AFTER) / 2
-        while not self._stopping.is_set():
-            pulse.turn()
-            try:
-                waiting = await self._transport.waiting(self._queue)
-                trouble.over()
-                since = monotonic() if self._empty_since is None else self._empty_since
-                self._empty_since = None if waiting else since
-                wait = every
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                self._empty_since = None
-                wait = trouble.met(error)
-            await pulse.rest(wait, self._stopping)
+        await forever(self._ask, pulse, trouble, stopping=self._stopping)
+
+    async def _ask(self) -> float:
+        try:
+            waiting = await self._transport.waiting(self._queue)
+        except Exception:
+            self._empty_since = None
+            raise
+        since = monotonic() if self._empty_since is None else self._empty_since
+        self._empty_since = None if waiting else since
+        return min(self._settings.doorbell_grace, QUIET_AFTER) / 2
 
     def stop(self) -> None:
         """Ask no more."""

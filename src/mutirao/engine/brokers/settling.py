@@ -35,6 +35,19 @@ from mutirao.tasks.job_messages import job_of
 Write = Callable[[NewJob], Awaitable[object]]  # into the store; returns the job's id there
 
 
+@dataclass(frozen=True, slots=True)
+class LateStore:
+    """The database in which jobs go on that wait for too long.
+
+    Parameters:
+        write: writes a job into it.
+        patience: seconds for which it is waited for while it is away.
+    """
+
+    write: Write
+    patience: float
+
+
 class Overflow:
     """Where the attempts of one queue go on that wait for too long.
 
@@ -42,8 +55,7 @@ class Overflow:
         longest: seconds from when it was received, after which something may come again.
         in_order: whether the queue keeps an order: then they stay in it, whose others wait.
         most_attempts: returns how many attempts a job may have.
-        write: writes into the store.
-        patience: seconds for which a database that is away is waited for.
+        store: where they go on.
     """
 
     def __init__(
@@ -51,11 +63,10 @@ class Overflow:
         longest: float,
         in_order: bool,
         most_attempts: Callable[[Claim], int],
-        write: Write,
-        patience: float,
+        store: LateStore,
     ) -> None:
         self._longest, self._in_order, self._most_attempts = longest, in_order, most_attempts
-        self._write, self._patience = write, patience
+        self._store = store
         self._said = set[str]()
 
     def is_too_long(self, after: float, held_for: float) -> bool:
@@ -79,9 +90,9 @@ class Overflow:
         used = claim.attempt - (ended.outcome.kind is not OutcomeKind.RETRIED)
         left = max(1, self._most_attempts(claim) - used)
         try:
-            id = await self._write(job_of(claim, after, left))
+            id = await self._store.write(job_of(claim, after, left))
         except StoreError as error:
-            if isinstance(error, StoreUnavailable) and waited < self._patience:
+            if isinstance(error, StoreUnavailable) and waited < self._store.patience:
                 raise
             return self._stays(claim, after, f"the database does not take them: {error}")
         log.info("job %s (%s) goes on in %.0f s as job %s", claim.id, claim.task, after, id)

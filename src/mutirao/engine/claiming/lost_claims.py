@@ -14,9 +14,9 @@ from typing import NamedTuple
 from mutirao.aio import wait_for
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import WorkerGone
 from mutirao.log import log
-from mutirao.ports import Store
 
 # Wait at least so many times the duration of a query before the next one, but no longer than that:
 # a server that was silent for some seconds made one query slow, and may claim jobs late.
@@ -59,7 +59,7 @@ class LostClaims:
     """The jobs that one worker holds without knowing, and their release.
 
     Parameters:
-        worker: returns its id.
+        row: the worker's.
         between_claims: a lock that is free while no claim is running and all claimed jobs are
             known.
         longest: the longest wait between two tries, in seconds.
@@ -67,13 +67,12 @@ class LostClaims:
 
     def __init__(
         self,
-        store: Store,
-        worker: Callable[[], int],
+        row: WorkerRow,
         dispatcher: Dispatcher,
         between_claims: asyncio.Lock,
         longest: float,
     ) -> None:
-        self._store, self._worker, self._dispatcher = store, worker, dispatcher
+        self._row, self._store, self._dispatcher = row, row.store, dispatcher
         self._between_claims, self._longest = between_claims, longest
         self._loop = asyncio.get_running_loop()
         self._something = asyncio.Event()
@@ -135,7 +134,7 @@ class LostClaims:
     async def _give_back(self) -> float:
         """Release unknown jobs; return the seconds that the query took, without those of claims."""
         started = monotonic()
-        held = await self._store.held(self._worker())
+        held = await self._store.held(self._row.id)
         asked_for = monotonic() - started
         async with self._between_claims:  # a running claim's jobs are held, but not known yet
             known = self._dispatcher.holds()

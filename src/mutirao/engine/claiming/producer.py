@@ -21,13 +21,14 @@ from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import Claim, Lane, Wake
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.limits.fairness import lanes_of, queue_of
 from mutirao.model.limits.limits import Claimed
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Notifier
 
 
 class Relaying(Protocol):
@@ -73,21 +74,19 @@ class Producer:
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         notifier: Notifier | None,
         settings: WorkerSettings,
         tasks: Collection[str],
-        worker: Callable[[], int],
         dispatcher: Dispatcher,
         pulse: LoopHealth,
         elsewhere: Collection[str] = (),
     ) -> None:
         """Set the parts; `elsewhere`: the queues whose jobs are claimed by their doorbells."""
-        self._store, self._settings = store, settings
+        self._row, self._store, self._settings = row, row.store, settings
         self._elsewhere, self._relay = frozenset(elsewhere), NO_RELAY
         self._hearing = Hearing(notifier, settings)
-        self._worker, self._dispatcher = worker, dispatcher
-        self._pulse = pulse
+        self._dispatcher, self._pulse = dispatcher, pulse
         queues = settings.queues
         self._lanes = LaneBook(
             None if queues is None else frozenset(lanes_of(queues)),
@@ -104,13 +103,9 @@ class Producer:
         self._listening = True  # as registered
         self._attention = ListenPolicy(monotonic())
         self._between_claims = asyncio.Lock()
-        self._holdings = LostClaims(
-            store, worker, dispatcher, self._between_claims, settings.longest_wait
-        )
-        self._unfit = Unfit(
-            store, worker, dispatcher, self._holdings, self._served, self._left_to_others
-        )
-        self._sieve = UnreadableRowSearch(store, worker, dispatcher, self._claim_these)
+        self._holdings = LostClaims(row, dispatcher, self._between_claims, settings.longest_wait)
+        self._unfit = Unfit(row, dispatcher, self._holdings, self._served, self._left_to_others)
+        self._sieve = UnreadableRowSearch(row, dispatcher, self._claim_these)
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
@@ -164,7 +159,7 @@ class Producer:
         """
         # Another machine's clock may differ; then polling finds the job.
         ahead = 0.0 if wake.run_at is None else (wake.run_at - datetime.now(UTC)).total_seconds()
-        turn = wake.turn(self._worker()) if self._listening else 0
+        turn = wake.turn(self._row.id) if self._listening else 0
         if turn is None:
             return
         if wake.queue is None or queue_of(wake.queue) in self._elsewhere:
@@ -290,10 +285,10 @@ class Producer:
 
     async def _known(self, claim: Callable[[int], Awaitable[list[Claim]]]) -> list[Claim]:
         """Claim for this worker; return what it holds then."""
-        worker = self._worker()
+        worker = self._row.id
         with self._holdings.unsure_unless_answered():
             claims = await claim(worker)
-            if worker != self._worker():  # that worker id is gone by now: they would be rescued
+            if worker != self._row.id:  # that worker id is gone by now: they would be rescued
                 await self._store.release([(claim.id, claim.run) for claim in claims])
                 return []
         return claims
@@ -385,7 +380,7 @@ class Producer:
         self._attention.look = Look.TOLD if told else Look.IN_TURN
 
     async def _listen_again(self) -> None:
-        await self._store.listen(self._worker(), True)
+        await self._store.listen(self._row.id, True)
         self._hearing.attend(True)
         # What arrived before we listened was not notified, so look once more.
         self._listening, self._refresh_at = True, 0.0
@@ -393,7 +388,7 @@ class Producer:
     async def _listen_no_more(self) -> None:
         self._listening = False
         self._hearing.attend(False)
-        await self._store.listen(self._worker(), False)
+        await self._store.listen(self._row.id, False)
         self._lanes.suspect(monotonic())  # the claim before may have taken all that was in them
 
     async def _wait_for_room(self) -> None:

@@ -14,11 +14,11 @@ from typing import Any
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.dispatch.dispatcher import Dispatcher
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import SchemaError, StoreGone, StoreUnavailable, WorkerGone
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim, Lane
 from mutirao.model.row_json import storable
-from mutirao.ports import Store
 
 MOST_FAILURES = 3  # of claims, after which the row is searched for
 REMEMBERED_FOR = 60.0  # seconds after which a failure does not count any more
@@ -37,20 +37,19 @@ class UnreadableRowSearch:
     """The search of one worker.
 
     Parameters:
-        worker: returns its id.
+        row: the worker's.
         claim: claims these jobs and has them started; returns the claims.
         on_buried: is told of a job that was buried, and why.
     """
 
     def __init__(
         self,
-        store: Store,
-        worker: Callable[[], int],
+        row: WorkerRow,
         dispatcher: Dispatcher,
         claim: Claiming,
         on_buried: Callable[[int, str], Awaitable[object]] | None = None,
     ) -> None:
-        self._store, self._worker, self._dispatcher = store, worker, dispatcher
+        self._row, self._store, self._dispatcher = row, row.store, dispatcher
         self._claim, self._on_buried = claim, on_buried
         self._failures = deque[float](maxlen=MOST_FAILURES)
 
@@ -119,7 +118,7 @@ class UnreadableRowSearch:
     async def _let_go(self, jobs: Sequence[int]) -> None:
         """Give back what a claim has taken whose answer nobody could read."""
         known = self._dispatcher.holds()
-        held = await self._store.held(self._worker())
+        held = await self._store.held(self._row.id)
         if mine := [(id, run) for id, run in held if id in jobs and (id, run) not in known]:
             await self._store.release(mine)
 

@@ -1,35 +1,34 @@
 """Returns claimed jobs that this worker cannot run, or not now, to the store."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.engine.dispatch.noted_starts import counted, postponed
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.model.jobs.job import Claim
-from mutirao.ports import Store
 
 
 class Unfit:
     """The release of claimed jobs that this worker cannot run, or not now.
 
     Parameters:
-        worker: returns its id.
+        row: the worker's.
         served: the names of the tasks that it has.
         left_to_others: names of tasks that it does not ask for, to which others are added.
     """
 
     def __init__(
         self,
-        store: Store,
-        worker: Callable[[], int],
+        row: WorkerRow,
         dispatcher: Dispatcher,
         holdings: LostClaims,
         served: Collection[str],
         left_to_others: set[str],
     ) -> None:
-        self._store, self._worker, self._dispatcher = store, worker, dispatcher
+        self._row, self._store, self._dispatcher = row, row.store, dispatcher
         self._holdings, self._served = holdings, served
         self._left_to_others = left_to_others
 
@@ -60,5 +59,5 @@ class Unfit:
         later = suspects[kept:]
         if later:
             with self._holdings.unsure_unless_answered():
-                await self._store.settle(self._worker(), postponed(later))
+                await self._store.settle(self._row.id, postponed(later))
         return [claim for claim in claims if claim not in later]

@@ -4,6 +4,7 @@ Whatever a handler or a middleware raises becomes an outcome; nothing is raised 
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -41,6 +42,27 @@ MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 10, 2
 DEAD = OutcomeKind.DEAD
 
 
+@dataclass(frozen=True, slots=True)
+class AttemptContext:
+    """What attempts have of their worker and its database.
+
+    Parameters:
+        report: receives progress.
+        log: the log of attempts.
+        defaults: the worker's, for tasks without options of their own.
+        pauser: pauses the schedules of jobs.
+        home: the database of jobs.
+        fan_out: makes the deliveries of publications.
+    """
+
+    report: Report | None = None
+    log: JobLog = field(default_factory=JobLog)
+    defaults: Defaults | None = None
+    pauser: SchedulePauser | None = None
+    home: Home = NOWHERE
+    fan_out: FanOut | None = None
+
+
 class Executor:
     """The execution of attempts of the registered tasks."""
 
@@ -50,27 +72,21 @@ class Executor:
         middleware: Sequence[AttemptMiddleware],
         threads: Threads,
         processes: Processes | None,
-        report: Report | None = None,
-        attempts: JobLog | None = None,
-        defaults: Defaults | None = None,
-        pauser: SchedulePauser | None = None,
-        home: Home = NOWHERE,
-        fan_out: FanOut | None = None,
+        context: AttemptContext | None = None,
     ) -> None:
-        """Set the parts; `report` receives progress; `attempts` is the log of attempts.
+        """Set the parts.
 
-        `processes`: None has tasks with `process=True` run like other plain functions. `defaults`:
-        the worker's, for tasks without options of their own. `pauser` pauses the
-        schedules of jobs. `home`: their database. `fan_out` makes the deliveries of publications.
+        `processes`: None has tasks with `process=True` run like other plain functions. `context`:
+        None: attempts have nothing of their worker.
         """
-        self._tasks, self._pauser, self._home = tasks, pauser, home
-        self._fan_out = fan_out
-        self._terms = _TermsOfTasks(tasks, defaults)
+        context = context or AttemptContext()
+        self._tasks, self._pauser, self._home = tasks, context.pauser, context.home
+        self._fan_out = context.fan_out
+        self._terms = _TermsOfTasks(tasks, context.defaults)
         self._middleware = tuple(middleware)
         self._threads = threads
         self._processes = processes
-        self._attempts = attempts or JobLog()
-        self._report = report
+        self._attempts, self._report = context.log, context.report
 
     def timeout(self, claim: Claim) -> float | None:
         """Return the timeout of this attempt in seconds, or None."""

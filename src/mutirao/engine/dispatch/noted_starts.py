@@ -9,11 +9,11 @@ from typing import Any
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import StoreUnavailable
 from mutirao.model.jobs import lost_workers
 from mutirao.model.jobs.claim import Claim
 from mutirao.model.jobs.outcome import Outcome, Settlement
-from mutirao.ports import Store
 
 # Notes a start in the store; returns False if others may have the job now.
 NoteStart = Callable[[Claim], Awaitable[bool]]
@@ -34,12 +34,12 @@ def postponed(claims: Iterable[Claim]) -> list[Settlement]:
     return told
 
 
-def noting(store: Store, worker: Callable[[], int]) -> NoteStart:
+def noting(row: WorkerRow) -> NoteStart:
     """Return what notes the starts of a worker's jobs."""
 
     async def note_start(claim: Claim) -> bool:
         told = {"lost": lost_workers.noted(claim.lost), "attempt": claim.attempt}
-        return await store.note_start(worker(), claim.id, claim.run, **told)
+        return await row.store.note_start(row.id, claim.id, claim.run, **told)
 
     return note_start
 

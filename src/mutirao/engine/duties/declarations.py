@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.model.limits.limits import LimitOrigin, Rule
-from mutirao.ports import Store
 from mutirao.tasks.registration import subscriptions_of
 from mutirao.tasks.task import Task
 
@@ -22,17 +22,15 @@ class Limiter:
 
     Parameters:
         tasks: those in its code, of which some are fair, and some are subscribers.
-        name: the worker's name in the list of limits.
     """
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         declared: Sequence[Rule],
         tasks: Mapping[str, Task[..., Any]],
-        name: str,
     ) -> None:
-        self._store, self._declared, self._name = store, declared, name
+        self._store, self._declared, self._name = row.store, declared, row.facts.name
         self._fair = {name: task.options.fair_by for name, task in tasks.items()}
         self._subscriptions = subscriptions_of(tasks)
         self._told: set[str] = set()
@@ -52,16 +50,11 @@ class Limiter:
         `longest`: the longest wait between two tries, in seconds.
         """
         trouble = LoopRetry("cannot confirm declarations", "they are confirmed again", longest)
-        wait = CONFIRM_EVERY
-        while True:
-            await pulse.rest(wait)
-            pulse.turn()
-            try:
-                await self.confirm_declared()
-                wait = CONFIRM_EVERY
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
+        await forever(self._turn, pulse, trouble, after=CONFIRM_EVERY)
+
+    async def _turn(self) -> float:
+        await self.confirm_declared()
+        return CONFIRM_EVERY
 
     async def confirm_declared(self, now: datetime | None = None) -> None:
         """Confirm what is in the code of a live worker, and warn of limits in none."""

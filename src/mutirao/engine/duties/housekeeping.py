@@ -8,8 +8,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from datetime import datetime
 
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
 from mutirao.ports import Store
 
@@ -124,9 +125,8 @@ class Housekeeping:
 
 
 async def keep(
-    store: Store,
+    row: WorkerRow,
     duty: Duty,
-    worker: Callable[[], int],
     pulse: LoopHealth,
     longest: float,
     keeps_house: asyncio.Event,
@@ -136,17 +136,13 @@ async def keep(
     `longest`: the longest wait between two tries, in seconds. `keeps_house`: set while this worker
     is to ask for duties.
     """
-    trouble = LoopRetry(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
-    await pulse.rest(duty.after)
-    while True:
-        pulse.turn()
+
+    async def turn() -> float:
         await pulse.until(keeps_house)
-        try:
-            if await store.lease(duty.name, worker(), ttl=duty.ttl, every=duty.every):
-                while await duty.work(None):
-                    pulse.turn()
-            trouble.over()
-            wait = duty.every
-        except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-            wait = trouble.met(error)
-        await pulse.rest(wait)
+        if await row.store.lease(duty.name, row.id, ttl=duty.ttl, every=duty.every):
+            while await duty.work(None):
+                pulse.turn()
+        return duty.every
+
+    trouble = LoopRetry(f"duty {duty.name} has to wait", f"duty {duty.name} goes on", longest)
+    await forever(turn, pulse, trouble, after=duty.after)

@@ -7,14 +7,15 @@ but on the transaction that makes the job.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from functools import partial
 from time import monotonic
 
 from mutirao.aio import wait_for
 from mutirao.engine.calls.outcomes import shortened
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import InvalidSchedule, MutiraoError, StoreUnavailable, WrongState
 from mutirao.log import log
 from mutirao.model.schedules import schedule_rules
@@ -32,24 +33,21 @@ class Scheduler:
 
     Parameters:
         declared: the schedules in this worker's code.
-        worker: returns its id, which changes if it was considered gone.
-        name: the worker's name in the list of schedules.
+        row: the worker's.
         look: seconds between reads of the agenda; new schedules are noticed within that time.
         keeps_house: set while this worker is to read it.
     """
 
     def __init__(
         self,
-        store: Store,
+        row: WorkerRow,
         declared: Sequence[Schedule],
-        worker: Callable[[], int],
-        name: str,
         look: float,
         keeps_house: asyncio.Event,
     ) -> None:
-        self._store, self._declared, self._worker = store, declared, worker
-        self._name, self._look, self._keeps_house = name, look, keeps_house
-        self._has_held_lease = False
+        self._row, self._store, self._declared = row, row.store, declared
+        self._name, self._look, self._keeps_house = row.facts.name, look, keeps_house
+        self._has_held_lease, self._confirm_at = False, 0.0  # monotonic
         self._batch = MAX_SCHEDULES_PER_BATCH
         self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
         self._told: set[str] = set()
@@ -67,22 +65,19 @@ class Scheduler:
     async def run(self, pulse: LoopHealth, longest: float) -> None:
         """Run schedules forever; while the database is away, wait up to `longest` seconds."""
         trouble = LoopRetry("schedules have to wait", "schedules go on", longest)
-        confirm_at = monotonic() + CONFIRM_EVERY
-        while True:
-            pulse.turn()
-            try:
-                if self._keeps_house.is_set():
-                    wait = await self.run_once()
-                else:
-                    wait = 0.0
-                    await wait_for(self._keeps_house, self._look)
-                if monotonic() >= confirm_at:
-                    await self.confirm_declared()
-                    confirm_at = monotonic() + CONFIRM_EVERY
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
-            await pulse.rest(wait)
+        self._confirm_at = monotonic() + CONFIRM_EVERY
+        await forever(self._turn, pulse, trouble)
+
+    async def _turn(self) -> float:
+        if self._keeps_house.is_set():
+            wait = await self.run_once()
+        else:
+            wait = 0.0
+            await wait_for(self._keeps_house, self._look)
+        if monotonic() >= self._confirm_at:
+            await self.confirm_declared()
+            self._confirm_at = monotonic() + CONFIRM_EVERY
+        return wait
 
     async def run_once(self, now: datetime | None = None) -> float:
         """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
@@ -94,7 +89,7 @@ class Scheduler:
         agenda = await self._store.agenda(without=self._failed, now=now)
         if not agenda.due:
             return self._pause(agenda.next_in, agenda.awaits)
-        mine = await self._store.lease(DUTY, self._worker(), ttl=self._look, every=0.0, now=now)
+        mine = await self._store.lease(DUTY, self._row.id, ttl=self._look, every=0.0, now=now)
         self._has_held_lease = self._has_held_lease or mine
         if not mine and len(agenda.due) < MAX_DUE_NAMES:
             return self._look
@@ -113,7 +108,7 @@ class Scheduler:
     async def resign(self) -> None:
         """Release the lease, so that another worker can handle the next tick at once."""
         if self._has_held_lease:
-            await self._store.lease(DUTY, self._worker(), ttl=0.0, every=0.0)
+            await self._store.lease(DUTY, self._row.id, ttl=0.0, every=0.0)
 
     def _pause(self, next_in: float | None, awaits: bool) -> float:
         longest = min(self._look, END_CHECK_INTERVAL) if awaits else self._look

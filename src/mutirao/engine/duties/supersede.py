@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
 
-from mutirao.engine.loops import LoopHealth, LoopRetry
+from mutirao.engine.loops import LoopHealth, LoopRetry, forever
 from mutirao.log import log
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
@@ -35,14 +35,10 @@ class Superseding:
         trouble = LoopRetry(
             "cannot ask supersede rules", "supersede rules are asked again", longest
         )
-        while True:
-            pulse.turn()
-            try:
-                wait = 0.0 if await self.judge() else self._every
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
-            await pulse.rest(wait)
+        await forever(self._turn, pulse, trouble)
+
+    async def _turn(self) -> float:
+        return 0.0 if await self.judge() else self._every
 
     async def judge(self, now: datetime | None = None) -> bool:
         """Judge some jobs that SQL enqueued; return whether there may be more."""

@@ -15,43 +15,49 @@ from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.one_by_one import Fail, OneByOne, is_splittable
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.jobs.outcome import Outcome, Settlement
 from mutirao.model.limits.limits import Settled
-from mutirao.ports import Store
+
+
+def _nobody(*_: object) -> None:
+    """Do nothing: nobody is to be told."""
 
 
 class Completer:
     """The queue of finished attempts, written in the background.
 
     Parameters:
-        worker: returns the worker's id.
+        row: the worker's.
         fail: yields what may be written instead of an attempt whose outcome is refused.
+        pulse: receives a sign of life from the loop.
+
+    Attributes:
         on_waiting: called when a job waits again.
         on_written: called when attempts were written.
         on_woken: called when jobs that waited for the end of others may be due, in a lane or in
             any.
-        pulse: receives a sign of life from the loop.
     """
+
+    on_waiting: Callable[[Claim, Outcome], object]
+    on_written: Callable[[], object]
+    on_woken: Callable[[Wake], object]
 
     def __init__(
         self,
-        store: Store,
-        worker: Callable[[], int],
+        row: WorkerRow,
         settings: WorkerSettings,
         fail: Fail,
-        on_waiting: Callable[[Claim, Outcome], None],
-        on_written: Callable[[], None],
-        on_woken: Callable[[Wake], None],
         pulse: LoopHealth,
     ) -> None:
-        self._store, self._worker, self._settings = store, worker, settings
+        self._row, self._store, self._settings = row, row.store, settings
         self._pulse = pulse
-        self._on_waiting, self._on_written, self._on_woken = on_waiting, on_written, on_woken
+        self.on_waiting = self.on_written = self.on_woken = _nobody
         self._gathered: list[Finished] = []
         self._writing: list[Finished] = []
-        self._aside = OneByOne(store, settings, self._settle, fail, self._ended_aside)
+        self._aside = OneByOne(row.store, settings, self._settle, fail, self._ended_aside)
         self._something = asyncio.Event()
         self._closing = False
 
@@ -84,7 +90,7 @@ class Completer:
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Report that blocked jobs returned to these lanes."""
         for wake in woken:
-            self._on_woken(wake)
+            self.on_woken(wake)
 
     def close(self) -> None:
         """Make `run` end when everything is written."""
@@ -108,7 +114,7 @@ class Completer:
     def _ended_aside(self) -> None:
         if self._aside.failure is not None:
             self._something.set()
-        self._on_written()
+        self.on_written()
 
     async def _flush(self) -> None:
         batch = self._settings.batch
@@ -119,7 +125,7 @@ class Completer:
         if self._writing:
             await self._settle_or_put_aside(self._writing)
             self._writing = []
-            self._on_written()
+            self.on_written()
 
     async def _settle_or_put_aside(self, batch: list[Finished]) -> None:
         try:
@@ -164,7 +170,7 @@ class Completer:
     async def _write(self, batch: list[Finished]) -> set[int]:
         now = monotonic()
         return await self._store.settle(
-            self._worker(),
+            self._row.id,
             [
                 Settlement(
                     f.claim.id,
@@ -188,6 +194,6 @@ class Completer:
         for claim, outcome, *_ in batch:
             if claim.id in settled or unsure:
                 if not outcome.kind.final:
-                    self._on_waiting(claim, outcome)
+                    self.on_waiting(claim, outcome)
             else:
                 attempt_log.dropped(claim, outcome)

@@ -5,28 +5,30 @@ served: then no database is needed.
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
 from typing import Any, NoReturn
 
 from mutirao.engine.brokers.comparison import comparisons
-from mutirao.engine.brokers.consumer import Receiver, Source
+from mutirao.engine.brokers.consumer import ConsumedQueue, Handlers, Receiver, Source
 from mutirao.engine.brokers.decoding import Reader
 from mutirao.engine.brokers.schedule_tokens import ScheduleSource
-from mutirao.engine.brokers.settling import Write
+from mutirao.engine.brokers.settling import LateStore, Write
 from mutirao.engine.calls import outcomes
-from mutirao.engine.calls.attempt import Begin, Running
+from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
 from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT
-from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
-from mutirao.engine.loops import Health, Loops
+from mutirao.engine.loops import Health, LoopHealth, Loops
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.checks import check_tasks, check_waits
+from mutirao.engine.workers.code import Code
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.engine.workers.upgrades import VersionAnnouncer
 from mutirao.errors import (
@@ -45,7 +47,6 @@ from mutirao.ports import Transport
 from mutirao.ports.announcements import Announces
 from mutirao.ports.brokers import by_transport, close_transports
 from mutirao.ports.tokens import KeepsSchedules
-from mutirao.tasks.around.middleware import AttemptMiddleware
 from mutirao.tasks.task import Task
 
 LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
@@ -54,66 +55,70 @@ PATIENCE = 60.0  # seconds for which a database that is not served is waited for
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
-class BrokerWorker:
-    """The queues of brokers in the running event loop. A `Serving`.
+@dataclass(frozen=True, slots=True)
+class BrokerQueues:
+    """The queues that live in brokers alone, as far as a worker serves them.
 
     Parameters:
-        transports: those of the queues that are served, by queue.
+        transports: theirs, by queue.
         decoders: those of the queues of other programs, by queue.
         schedules: those that brokers keep, with their transports.
-        shared: what it has in common with the worker of a database; None: it is the only one.
+    """
+
+    transports: Mapping[str, Transport]
+    decoders: Mapping[str, Decode]
+    schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]]
+
+
+class BrokerWorker(Service):
+    """The queues of brokers in the running event loop.
+
+    Parameters:
         write: writes into the database what waits for longer than a broker holds it.
+        shared: what it has in common with the worker of a database; None: it is the only one.
     """
 
     def __init__(
         self,
-        transports: Mapping[str, Transport],
-        tasks: Mapping[str, Task[..., Any]],
-        middleware: Sequence[AttemptMiddleware],
+        queues: BrokerQueues,
+        code: Code,
         settings: WorkerSettings,
-        begin: Begin,
-        decoders: Mapping[str, Decode],
-        schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]],
-        shared: Shared | None,
         write: Write,
+        shared: Shared | None = None,
     ) -> None:
-        self.settings, self._write = settings, write
-        self.failure: BaseException | None = None
-        self.failed, self.ended = asyncio.Event(), asyncio.Event()
-        self.on_blocked: Callable[[], None] | None = None
-        self._transports, self._tasks, self._decoders = dict(transports), tasks, decoders
-        self._owns, self._shared = shared is None, shared or Shared(settings)
-        self._job_log, self._begin = attempts_log(settings, transports), begin
-        usual = settings.defaults.defaults()
-        parts = self._shared.threads, self._shared.processes, None, self._job_log, usual
-        self._executor = Executor(tasks, middleware, *parts)
-        self.outdated = self._shared.deploys.outdated
-        self._shared.deploys.serve(tasks)
+        super().__init__(settings, shared or Shared(settings))
+        self._owns = shared is None
+        self._late = LateStore(write, PATIENCE if self._owns else inf)
+        self._transports, self._tasks = dict(queues.transports), code.tasks
+        self._decoders = queues.decoders
+        self._job_log = attempts_log(settings, self._transports)
+        self._handlers = self._make_handlers(code)
+        self._shared.deploys.serve(code.tasks)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
         self._receivers = [
             self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
             for queue, each in self._transports.items()
         ]
-        for transport, kept in schedules:
+        for transport, kept in queues.schedules:
             for each in kept:  # apart: what one meets at the broker concerns no other
                 queue = f"schedule {each.name} of {transport.name}"
                 begun = f"in line for schedule {each.name} of {transport.name}"
                 source = ScheduleSource(transport, [each])
                 self._receivers.append(self._receiver(queue, source, begun))
-        self._stopping: asyncio.Task[None] | None = None
-        self._hurried = asyncio.Event()
-        over_at, limit = self._shared.slots.blocked_until, settings.exit_when_stuck
-        watching = self._shared.heart, over_at, settings.heartbeat, limit, self._blocked
-        self._loop_watch = LoopWatch(*watching)
+        self._loop_watch = LoopWatch(
+            self._shared.heart,
+            self._shared.slots.blocked_until,
+            settings.heartbeat,
+            settings.exit_when_stuck,
+            self._blocked,
+        )
 
-    async def start(self) -> None:
+    async def _start(self) -> None:
         """Begin to consume; a broker that is away is waited for.
 
         Raises:
             ConfigurationError: a task cannot work as it is.
         """
-        if self._loops or self.ended.is_set():
-            return
         check_tasks(self._tasks, self.settings.tasks)
         check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
         for each in self._receivers:
@@ -139,33 +144,24 @@ class BrokerWorker:
         """Wait until each queue is consumed, or has turned out to be away."""
         await asyncio.gather(*(each.consumes.wait() for each in self._receivers))
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop gracefully; a second call waits for the first one.
-
-        `grace`: instead of that in the settings.
-        """
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
-        await asyncio.shield(self._stopping)
-
     def stop_claiming(self) -> None:
         """Receive and start no more; `stop` does the rest."""
         for each in self._receivers:
             each.stop()
 
-    def end_grace(self) -> None:
-        """End the grace period now: running handlers get no more time."""
-        self._hurried.set()
-
     def health(self) -> Health:
         """Return whether it works, and if not, why. May be called from any thread."""
-        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        refused = self._refused()
-        told = [f"queue {queue!r}: {error}" for queue, error in refused.items()]
-        found = self._loops.health(self.failure, stopping, stuck, unmended=told)
-        if found.alive and self._owns and len(refused) == len(self._receivers):
-            return replace(found, alive=False, reason=f"no queue can be consumed: {told[0]}")
+        found = super().health()
+        if found.alive and self._owns and len(found.unmended) == len(self._receivers):
+            why = f"no queue can be consumed: {found.unmended[0]}"
+            return replace(found, alive=False, reason=why)
         return found
+
+    def _pulses(self) -> Sequence[LoopHealth]:
+        return self._loops.pulses()
+
+    def _unmended(self) -> Sequence[str]:
+        return [f"queue {queue!r}: {error}" for queue, error in self._refused().items()]
 
     def _refused(self) -> dict[str, TransportError]:
         """Return what brokers refuse until people mend it, by queue."""
@@ -182,9 +178,9 @@ class BrokerWorker:
         if len(refused) == len(self._receivers):
             raise next(iter(refused.values()))
 
-    async def _stop(self, grace: float | None = None) -> None:
-        if self._loops:
-            end = monotonic() + (self.settings.grace if grace is None else grace)
+    async def _stop(self, grace: float) -> None:
+        if self._started:
+            end = monotonic() + grace
             self.stop_claiming()
             await self._finish_running(end)
             for each in self._receivers:
@@ -197,7 +193,6 @@ class BrokerWorker:
         if self._owns:
             self._loop_watch.stop()
             self._shared.close()
-        self.ended.set()
 
     async def _finish_running(self, end: float) -> None:
         dispatchers = [each.dispatcher for each in self._receivers]
@@ -234,12 +229,17 @@ class BrokerWorker:
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
 
     def _receiver(self, queue: str, transport: Source, begun: str) -> Receiver:
-        served = self._tasks if self.settings.tasks is None else set(self.settings.tasks)
-        pulse = self._loops.pulse(_named(queue))
-        about = self._executor, self._shared.slots, self._begin, pulse
         reader = Reader(queue, self._tasks, self._decoders.get(queue))
-        last = reader, begun, self._write, PATIENCE if self._owns else inf
-        return Receiver(queue, transport, self.settings, served, *about, *last)
+        consumed = ConsumedQueue(queue, transport, reader, begun)
+        pulse = self._loops.pulse(_named(queue))
+        return Receiver(consumed, self.settings, self._handlers, pulse, self._late)
+
+    def _make_handlers(self, code: Code) -> Handlers:
+        shared, served = self._shared, self.settings.tasks
+        context = AttemptContext(log=self._job_log, defaults=self.settings.defaults.defaults())
+        executor = Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
+        tasks = code.tasks if served is None else {*served}
+        return Handlers(tasks, executor, shared.slots, refuse_to_begin)
 
     def _heralds(self) -> Iterator[tuple[VersionAnnouncer, str]]:
         if self.settings.app_version is None:
@@ -256,7 +256,7 @@ class BrokerWorker:
         self.failure = error
         if self.on_blocked is not None:
             log.critical("the worker failed: %s", error)
-            self.on_blocked()
+        self._lose_loop()
         with suppress(RuntimeError):  # it is closed
             self._loop.call_soon_threadsafe(self._loop_failed, "the event loop", error)
 
@@ -265,10 +265,7 @@ class BrokerWorker:
         for_people = ConfigurationError | WorkerStuck | HandlersCannotStart | TransportError
         unfit = isinstance(error, for_people)
         log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
-        self.failure = self.failure or error
-        self._hurried.set()
-        self._stopping = self._stopping or asyncio.create_task(self._stop())
-        self.failed.set()
+        self._fail(error)
 
 
 def _all_work(receivers: Sequence[Receiver]) -> bool:

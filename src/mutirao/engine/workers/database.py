@@ -5,20 +5,20 @@ period, interrupt the rest, write every outcome, retire. Each step needs only th
 """
 
 import asyncio
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from dataclasses import replace
 from functools import partial
 from time import monotonic
 from typing import Any
 
-from mutirao.engine.brokers.carried import Carried
+from mutirao.engine.brokers.carried import Carried, CarriedQueues
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.calls.progress import ProgressWriter
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
 from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT, Dispatcher
-from mutirao.engine.dispatch.executor import Executor
+from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.dispatch.noted_starts import noting
 from mutirao.engine.duties.declarations import Limiter
 from mutirao.engine.duties.housekeeping import Housekeeping, keep
@@ -26,19 +26,18 @@ from mutirao.engine.duties.schedules import Pauser, Scheduler
 from mutirao.engine.duties.supersede import Superseding
 from mutirao.engine.liveness.heartbeat import Heartbeat, WorkerView
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, Watch, stuck_since
-from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, Health, Loops, within
+from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, LoopHealth, Loops, within
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
+from mutirao.engine.worker_row import WorkerRow
 from mutirao.engine.workers.checks import cause_of, check_tasks
+from mutirao.engine.workers.code import Code
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
-from mutirao.model.limits.limits import Rule
-from mutirao.model.schedules.schedule import Schedule
-from mutirao.ports import Notifier, Store, Transport
-from mutirao.tasks.around.middleware import AttemptMiddleware
-from mutirao.tasks.task import Task
+from mutirao.ports import Notifier, Store
 
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
 # to release jobs and retire.
@@ -46,78 +45,79 @@ LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
 DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
 
 
-class Worker:
-    """A worker in the running event loop. Starting and stopping twice is harmless."""
+class Worker(Service):
+    """A worker of one database, in the running event loop."""
 
     def __init__(
         self,
         store: Store,
         notifier: Notifier | None,
-        tasks: Mapping[str, Task[..., Any]],
-        middleware: Sequence[AttemptMiddleware],
+        code: Code,
         settings: WorkerSettings,
-        version: str,
-        declared: Callable[[], Sequence[Schedule]],
-        limits: Callable[[], Sequence[Rule]] = tuple,
-        shared: Shared | None = None,
         home: Home = NOWHERE,
-        carried: Mapping[str, Transport] | None = None,
-        apart: int | None = None,
+        queues: CarriedQueues | None = None,
+        shared: Shared | None = None,
     ) -> None:
-        """Set the parts: `declared` returns the schedules in the code, or raises if one is wrong.
+        """Set the parts.
 
-        `limits` does the same for the limits. `shared` is what it has together with the workers of
-        other databases in this process; None: it is the only one. `home` is its database.
-        `carried`: the brokers of carried queues, by queue. `apart`: the doorbells of a message, if
-        it relays these queues and runs no job.
+        `home` is its database. `queues`: those that brokers carry; None: there are none. `shared`
+        is what it has together with the workers of other databases in this process; None: it is the
+        only one.
         """
-        self.settings = settings
-        self.failure: BaseException | None = None
-        self.failed = asyncio.Event()
-        self.ended = asyncio.Event()  # stopped, or failed
+        super().__init__(settings, shared or Shared(settings))
         self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
-        self.on_blocked: Callable[[], None] | None = None  # in a thread: the loop is lost for good
-        self._store, self._tasks = store, tasks
-        here = identity(settings, version)
-        self._identity, self._id = here if apart is None else replace(here, concurrency=0), 0
-        self._owns, self._home = shared is None, home
-        self._shared = shared or Shared(settings)
-        self.outdated = self._shared.deploys.outdated
-        self._shared.deploys.serve(tasks)
+        self._store, self._code, self._owns = store, code, shared is None
+        queues, facts = queues or CarriedQueues(), identity(settings, code.version)
+        self._row = WorkerRow(store, replace(facts, concurrency=0) if queues.relay_only else facts)
+        self._shared.deploys.serve(code.tasks)
         self._progress_writer = ProgressWriter(store)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
-        self._job_log = attempts_log(settings, carried or {})
-        executor = self._make_executor(middleware)
-        self._completer = self._make_completer(executor)
+        self._job_log = attempts_log(settings, queues.transports)
+        executor, shared = self._make_executor(home), self._shared
+        pulse = self._loops.pulse("completer")
+        self._completer = Completer(self._row, settings, executor.alternatives, pulse)
         self._dispatcher = Dispatcher(
-            settings, executor, self._completer, self._shared.slots, self._begin
+            settings, executor, self._completer, shared.slots, self._begin
         )
-        part = lambda: self._id, self._dispatcher, self._loops.pulse("producer"), carried or ()
-        self._producer = Producer(store, notifier, settings, tasks, *part)
-        parts = settings, tasks, lambda: self._id, self._dispatcher, self._producer
-        self._dispatcher.note_start = noting(store, lambda: self._id)
-        self._carried = Carried(store, carried or {}, *parts, apart)
-        watched = self._shared.slots, self._loops.pulses, settings.exit_when_stuck
-        self._watch = Watch(*watched, self._shared.starts)
-        self._declared, self._limits = declared, limits
+        self._dispatcher.note_start = noting(self._row)
+        self._producer = Producer(
+            self._row,
+            notifier,
+            settings,
+            code.tasks,
+            self._dispatcher,
+            self._loops.pulse("producer"),
+            queues.transports,
+        )
+        self._completer.on_waiting = self._producer.expect
+        self._completer.on_woken = self._producer.wake
+        self._completer.on_written = self._dispatcher.notify_if_room
+        self._carried = Carried(
+            self._row, queues, settings, code.tasks, self._dispatcher, self._producer
+        )
+        self._watch = Watch(
+            shared.slots, self._loops.pulses, settings.exit_when_stuck, shared.starts
+        )
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
-        self._stopping: asyncio.Task[None] | None = None
         self._asking: asyncio.Task[None] | None = None  # why the store refuses a statement
-        self._hurried, self._within = asyncio.Event(), partial(within, store)
+        self._within = partial(within, store)
 
     @property
     def id(self) -> int:
         """The worker's id in the store; 0 before the start."""
-        return self._id
+        return self._row.id
 
-    def health(self) -> Health:
-        """Return whether it works, and if not, why. May be called from any thread."""
-        stopping, stuck = self._stopping is not None, self._shared.slots.stuck
-        about = self._producer.hears, self._carried.unmended()
-        return self._loops.health(self.failure, stopping, stuck, *about)
+    def _pulses(self) -> Sequence[LoopHealth]:
+        return self._loops.pulses()
 
-    async def start(self) -> None:
+    def _hears(self) -> bool | None:
+        return self._producer.hears
+
+    def _unmended(self) -> Sequence[str]:
+        return self._carried.unmended()
+
+    async def _start(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
 
         Raises:
@@ -125,20 +125,20 @@ class Worker:
             ConfigurationError: a task cannot work as it is; nothing was started.
             InvalidJob: the job of a schedule is invalid; nothing was started.
         """
-        if self._loops or self.ended.is_set():
-            return
         settings = self.settings
         try:
-            check_tasks(self._tasks, settings.tasks)
-            scheduler = self._scheduler = self._make_scheduler()
-            limiter = Limiter(self._store, self._limits(), self._tasks, self._identity.name)
+            check_tasks(self._code.tasks, settings.tasks)
+            house = self._carried.keeps_house
+            scheduler = Scheduler(self._row, self._code.schedules(), settings.heartbeat, house)
+            self._scheduler = scheduler
+            limiter = Limiter(self._row, self._code.limits(), self._code.tasks)
             await self._store.check()
-            superseding = Superseding(self._store, self._tasks, settings.poll)
+            superseding = Superseding(self._store, self._code.tasks, settings.poll)
             await limiter.declare()
             await superseding.declare()
             await scheduler.declare()
             self._dispatcher.set_lifetime(monotonic() + settings.lifetime)
-            self._id = await self._store.register(self._identity, expiry=settings.lifetime)
+            self._row.id = await self._store.register(self._row.facts, expiry=settings.lifetime)
         except BaseException:
             await self._store.close()
             raise
@@ -158,10 +158,9 @@ class Worker:
         if superseding.rules:
             pulse = loops.pulse("supersede", DUTY_TURN_LIMIT)
             loops.spawn("supersede", superseding.run(pulse, longest))
-        house = self._carried.keeps_house
         for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
             pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
-            loops.spawn(duty.name, keep(self._store, duty, lambda: self._id, pulse, longest, house))
+            loops.spawn(duty.name, keep(self._row, duty, pulse, longest, house))
         if settings.app_version is not None:
             pulse = loops.pulse("versions", DUTY_TURN_LIMIT)
             loops.spawn("versions", self._shared.deploys.look(self._store, pulse, longest))
@@ -173,7 +172,7 @@ class Worker:
             loops.spawn(name, comparing)
         if isinstance(self._job_log, EventLog):
             loops.spawn("events", self._job_log.beat(loops.pulse("events")))
-        log.info("worker %s (%s) started", self._id, self._identity.name)
+        log.info("worker %s (%s) started", self._row.id, self._row.facts.name)
         if not self._carried.answers:
             log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
 
@@ -181,29 +180,16 @@ class Worker:
         """Wait until it has made its first claim."""
         await self._producer.claimed.wait()
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop gracefully; a second call waits for the first one.
-
-        `grace`: instead of that in the settings.
-        """
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
-        await asyncio.shield(self._stopping)
-
     def stop_claiming(self) -> None:
         """Stop claiming and starting jobs; `stop` does the rest."""
         self._producer.stop()
         self._carried.stop()
         self._dispatcher.close()
 
-    def end_grace(self) -> None:
-        """End the grace period now: running handlers get no more time."""
-        self._hurried.set()
-
-    async def _stop(self, grace: float | None = None) -> None:
+    async def _stop(self, grace: float) -> None:
         """Stop step by step. Each step has a limit, whatever the database and the handlers do."""
-        if self._loops:
-            end = monotonic() + (self.settings.grace if grace is None else grace)
+        if self._started:
+            end = monotonic() + grace
             self.stop_claiming()
             if not self._carried.answers:
                 await self._finish_carrying(end, "relay")
@@ -219,8 +205,7 @@ class Worker:
             await self._sign_off()
             await self._close()
             self._job_log.flush()
-            log.info("worker %s stopped", self._id)
-        self.ended.set()
+            log.info("worker %s stopped", self._row.id)
 
     async def _finish_carrying(self, end: float, *loops: str) -> None:
         """Let loops of brokers end: what they are asked is answered, what is rung is published.
@@ -277,12 +262,12 @@ class Worker:
         for _ in range(2):
             if await self._within(RETIRE_LIMIT, "sign off", self._retire()):
                 return
-        log.warning("the row of worker %s will expire", self._id)
+        log.warning("the row of worker %s will expire", self._row.id)
 
     async def _retire(self) -> None:
         if unwritten := sorted(self._completer.pending()):  # they began, and must be in the history
             await self._store.lose(unwritten)
-        await self._store.retire(self._id)
+        await self._store.retire(self._row.id)
 
     async def _close(self) -> None:
         for close in (*self.at_close, self._carried.close, self._store.close):
@@ -290,7 +275,7 @@ class Worker:
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop the worker; other workers rescue its jobs."""
-        log.critical("worker %s: %s failed", self._id, name, exc_info=error)
+        log.critical("worker %s: %s failed", self._row.id, name, exc_info=error)
         if isinstance(error, StoreError) and self._stopping is None and self._asking is None:
             self._asking = asyncio.create_task(self._fail_for_its_cause(error))
         elif self._asking is None:
@@ -299,35 +284,17 @@ class Worker:
     async def _fail_for_its_cause(self, error: StoreError) -> None:
         self._fail(await cause_of(error, self._store))
 
-    def _fail(self, error: BaseException) -> None:
-        self.failure = self.failure or error
-        self._hurried.set()
-        self._stopping = self._stopping or asyncio.create_task(self._stop())
-        self.failed.set()
-
-    def _make_executor(self, middleware: Sequence[AttemptMiddleware]) -> Executor:
-        threads, processes = self._shared.threads, self._shared.processes
-        report, attempts = self._progress_writer.tell, self._job_log
-        usual, pauser = self.settings.defaults.defaults(), Pauser(self._store)
-        last = report, attempts, usual, pauser, self._home, self._store.fan_out
-        return Executor(self._tasks, middleware, threads, processes, *last)
-
-    def _make_completer(self, executor: Executor) -> Completer:
-        return Completer(
-            self._store,
-            lambda: self._id,
-            self.settings,
-            fail=executor.alternatives,
-            on_waiting=lambda claim, outcome: self._producer.expect(claim, outcome),
-            on_written=lambda: self._dispatcher.notify_if_room(),
-            on_woken=lambda wake: self._producer.wake(wake),
-            pulse=self._loops.pulse("completer"),
+    def _make_executor(self, home: Home) -> Executor:
+        code, shared = self._code, self._shared
+        context = AttemptContext(
+            report=self._progress_writer.tell,
+            log=self._job_log,
+            defaults=self.settings.defaults.defaults(),
+            pauser=Pauser(self._store),
+            home=home,
+            fan_out=self._store.fan_out,
         )
-
-    def _make_scheduler(self) -> Scheduler:
-        look, house = self.settings.heartbeat, self._carried.keeps_house
-        mine = lambda: self._id, self._identity.name, look, house
-        return Scheduler(self._store, self._declared(), *mine)
+        return Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()
@@ -342,9 +309,15 @@ class Worker:
             on_return=lambda: _tell(loop, self._producer.wake, Wake()),
             on_reregistered=lambda id: _tell(loop, self._reborn, id),
         )
-        clone, heart = self._store.clone(within=self.settings.beat_limit), self._shared.heart
-        about = self.settings, self._identity, self._id, body, heart, self._carried.duty
-        heartbeat = Heartbeat(clone, *about)
+        heartbeat = Heartbeat(
+            self._store.clone(within=self.settings.beat_limit),
+            self.settings,
+            self._row.facts,
+            self._row.id,
+            body,
+            self._shared.heart,
+            self._carried.duty,
+        )
         heartbeat.start()
         return heartbeat
 
@@ -359,9 +332,8 @@ class Worker:
         if (stuck := stuck_since(since, self._shared.slots.blocked_until, limit)) is None:
             return
         self.failure = stuck
-        log.critical("worker %s failed: %s", self._id, self.failure)
-        if self.on_blocked is not None:
-            self.on_blocked()
+        log.critical("worker %s failed: %s", self._row.id, self.failure)
+        self._lose_loop()
         raise stuck
 
     def _on_beat(self, beat: Beat, until: float) -> None:
@@ -372,7 +344,7 @@ class Worker:
 
     def _reborn(self, id: int) -> None:
         """Interrupt everything: other workers have our jobs, which would run twice."""
-        former, self._id = self._id, id
+        former, self._row.id = self._row.id, id
         self._dispatcher.drop_unstarted()
         self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
 

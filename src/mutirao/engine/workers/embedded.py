@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 from mutirao.engine.loops import Health
-from mutirao.engine.workers.fleet import Serving
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.process import until_ending
 from mutirao.errors import WorkerFailed, WrongState
 from mutirao.log import log
@@ -32,10 +32,10 @@ class EmbeddedWorker:
     taken over (`drain_on_new_version`), only `health` says that it has been stopped.
     """
 
-    def __init__(self, make: Callable[[], Serving]) -> None:
+    def __init__(self, make: Callable[[], Service]) -> None:
         """Set the factory: `make` builds the worker, in the event loop that will run it."""
         self._make = make
-        self._worker: Serving | None = None
+        self._worker: Service | None = None
         self._thread: _WorkerThread | None = None
         self._failure: Future[None] = Future()
         self._ended = NOT_STARTED  # the health of the last worker, once it has ended
@@ -147,14 +147,14 @@ class EmbeddedWorker:
 
 
 class _WorkerThread:
-    def __init__(self, make: Callable[[], Serving], failure: Future[None]) -> None:
+    def __init__(self, make: Callable[[], Service], failure: Future[None]) -> None:
         self._make, self._failure = make, failure
         self._pid = os.getpid()
         self._started, self._claimed = threading.Event(), threading.Event()
         self._refused: BaseException | None = None
         self._stop: Callable[[], object] = lambda: None
         self._thread = threading.Thread(target=self._run, name="mutirao-worker", daemon=True)
-        self.worker: Serving | None = None
+        self.worker: Service | None = None
 
     def is_of_this_process(self) -> bool:
         return self._pid == os.getpid()
@@ -199,12 +199,12 @@ class _WorkerThread:
         for waiting in (watching, settling):
             waiting.cancel()
 
-    async def _settle_in(self, worker: Serving) -> None:
+    async def _settle_in(self, worker: Service) -> None:
         await worker.first_claim()
         self._claimed.set()
 
 
-async def _tell_failure(worker: Serving, told: "Future[None]") -> None:
+async def _tell_failure(worker: Service, told: "Future[None]") -> None:
     await worker.failed.wait()
     told.set_exception(_failure(worker.failure))
 

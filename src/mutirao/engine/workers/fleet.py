@@ -5,18 +5,19 @@ that cannot be served as it is, waits by itself and delays no other.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from functools import partial
 from inspect import isawaitable
 from math import inf
-from typing import Any, Protocol
+from typing import Any
 
 from mutirao.aio import Backoff, end_tasks, first_of
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.loops import MAX_REST, Health, LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.database import Worker
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import (
     ConfigurationError,
@@ -34,45 +35,7 @@ BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be s
 Make = Callable[[str, Shared], Worker]  # from what identifies a database
 
 
-class Serving(Protocol):
-    """What a program runs: a `Worker`, or a `Fleet`."""
-
-    settings: WorkerSettings
-    failure: BaseException | None
-    failed: asyncio.Event
-    ended: asyncio.Event
-    outdated: asyncio.Event
-    on_blocked: Callable[[], None] | None
-
-    async def start(self) -> None:
-        """Begin to claim; raise if it cannot."""
-        ...
-
-    async def first_claim(self) -> None:
-        """Wait until it has made its first claims."""
-        ...
-
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop gracefully; a second call waits for the first one.
-
-        `grace`: instead of that in the settings.
-        """
-        ...
-
-    def stop_claiming(self) -> None:
-        """Stop claiming and starting jobs; `stop` does the rest."""
-        ...
-
-    def end_grace(self) -> None:
-        """End the grace period now: running handlers get no more time."""
-        ...
-
-    def health(self) -> Health:
-        """Return whether it works, and if not, why. May be called from any thread."""
-        ...
-
-
-class Fleet:
+class Fleet(Service):
     """The workers of several databases in the running event loop.
 
     Parameters:
@@ -92,32 +55,24 @@ class Fleet:
         settings: WorkerSettings,
         check: Callable[[], None],
     ) -> None:
-        self.settings = settings
-        self.failure: BaseException | None = None
-        self.failed, self.ended = asyncio.Event(), asyncio.Event()
-        self.on_blocked: Callable[[], None] | None = None
+        super().__init__(settings, Shared(settings))
         self._provider, self._named, self._check = provider, named, check
         self._make = make
-        self._shared = Shared(settings)
-        self.outdated = self._shared.deploys.outdated
         self._asking = Threads()
         self._members: dict[str, _Member] = {}
         self._resources = ExitStack()
         self._pulse = LoopHealth("databases", PROVIDER_LIMIT + MAX_REST + settings.turn_limit)
         self._looking: asyncio.Task[None] | None = None
-        self._stopping: asyncio.Task[None] | None = None
         self._said = ""  # the trouble with the list that was logged last
         self._serves_none = False
 
-    async def start(self) -> None:
+    async def _start(self) -> None:
         """Ask for the list of databases, and begin to serve each.
 
         Raises:
             ConfigurationError: the list is none, or a task cannot work as it is.
             WorkerFailed: the provider has raised an error, or has not answered in time.
         """
-        if self._looking is not None or self.ended.is_set():
-            return
         self._check()
         try:
             listed = await self._listed()
@@ -140,15 +95,6 @@ class Fleet:
         """Wait until each database has been claimed from, or has turned out to be away."""
         await asyncio.gather(*(each.first.wait() for each in self._members.values()))
 
-    async def stop(self, grace: float | None = None) -> None:
-        """Stop gracefully; a second call waits for the first one.
-
-        `grace`: instead of that in the settings.
-        """
-        if self._stopping is None:
-            self._stopping = asyncio.create_task(self._stop(grace))
-        await asyncio.shield(self._stopping)
-
     def stop_claiming(self) -> None:
         """Stop claiming and starting jobs; `stop` does the rest."""
         for each in self._members.values():
@@ -164,22 +110,14 @@ class Fleet:
 
         `ages` has the oldest turn of each loop of the workers.
         """
-        found = [each.health() for each in list(self._members.values())]
-        ages = {"databases": self._pulse.age()}
-        for each in found:
+        health = super().health()
+        for each in [each.health() for each in list(self._members.values())]:
             for name, age in each.items():
-                ages[name] = max(age, ages.get(name, 0.0))
-        reason = self._why_not()
-        return Health(not reason, reason, ages, self._shared.slots.stuck)
+                health.ages[name] = max(age, health.ages.get(name, 0.0))
+        return health
 
-    def _why_not(self) -> str | None:
-        if self.failure is not None:
-            return f"it failed: {self.failure}"
-        if self._stopping is not None:
-            return "it has been stopped"
-        if self._looking is None:
-            return "it has not been started"
-        return "no turn of databases" if self._pulse.hangs() else None
+    def _pulses(self) -> Sequence[LoopHealth]:
+        return [self._pulse]
 
     async def _look(self) -> None:
         """Ask for the list every heartbeat, forever."""
@@ -231,7 +169,7 @@ class Fleet:
         for key in listed.keys() - self._members.keys():
             make = partial(self._make, key, self._shared)
             member = self._members[key] = _Member(listed[key], make, self.settings, self._fail)
-            member.on_blocked = self._blocked
+            member.on_blocked = self._lose_loop
             task = member.task = asyncio.create_task(member.run(), name="mutirao-database")
             task.add_done_callback(partial(self._left, key))
 
@@ -244,17 +182,7 @@ class Fleet:
         if not task.cancelled() and (error := task.exception()) is not None:
             self._fail(error)
 
-    def _fail(self, error: BaseException) -> None:
-        self.failure = self.failure or error
-        self.end_grace()
-        self._stopping = self._stopping or asyncio.create_task(self._stop())
-        self.failed.set()
-
-    def _blocked(self) -> None:
-        if self.on_blocked is not None:
-            self.on_blocked()
-
-    async def _stop(self, grace: float | None = None) -> None:
+    async def _stop(self, grace: float) -> None:
         if self._looking is not None:
             self._looking.cancel()
             await asyncio.wait((self._looking,))
@@ -263,7 +191,6 @@ class Fleet:
         self._shared.close()
         self._asking.close()
         self._resources.close()
-        self.ended.set()
 
 
 class _Member:
@@ -291,12 +218,11 @@ class _Member:
             self._left.set()
             self.stop_claiming()
 
-    async def stop(self, grace: float | None = None) -> None:
+    async def stop(self, grace: float) -> None:
         """End within the grace period."""
         self.leave()
         if self.task is not None:
-            seconds = self._settings.grace if grace is None else grace
-            await asyncio.wait((self.task,), timeout=seconds)
+            await asyncio.wait((self.task,), timeout=grace)
             self.end_grace()
             await asyncio.wait((self.task,))
 

@@ -14,7 +14,7 @@ from time import monotonic
 
 from mutirao.aio import first_of
 from mutirao.engine.calls.resources import mend_standard_streams
-from mutirao.engine.workers.fleet import Serving
+from mutirao.engine.workers.lifecycle import Service
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -81,7 +81,7 @@ STOP_MARGIN = 15.0  # seconds after the grace period before the process ends any
 STOP_TIMED_OUT = "handlers, or what they started, did not end in time"
 
 
-def run(make: Callable[[], Serving]) -> int:
+def run(make: Callable[[], Service]) -> int:
     """Run a worker until SIGTERM or SIGINT; return the process's exit status.
 
     The first signal stops gracefully, at the latest 15 seconds after the grace period. The second
@@ -97,7 +97,7 @@ def run(make: Callable[[], Serving]) -> int:
         alarm.clear()
 
 
-async def _serve(make: Callable[[], Serving], alarm: Alarm) -> int:
+async def _serve(make: Callable[[], Service], alarm: Alarm) -> int:
     worker = make()
     worker.on_blocked = lambda: alarm.ring(STUCK, "the event loop is lost")
     stopping = asyncio.Event()
@@ -127,7 +127,7 @@ async def _serve(make: Callable[[], Serving], alarm: Alarm) -> int:
     return _status(worker)
 
 
-async def until_ending(worker: Serving, asked: asyncio.Event) -> None:
+async def until_ending(worker: Service, asked: asyncio.Event) -> None:
     """Wait until a worker has ended, or somebody asks it to.
 
     If it is outdated it takes no more meanwhile, and ends once what runs has, however long that
@@ -142,7 +142,7 @@ async def until_ending(worker: Serving, asked: asyncio.Event) -> None:
             await draining
 
 
-def _status(worker: Serving) -> int:
+def _status(worker: Service) -> int:
     match worker.failure:
         case None:
             return ENDED

@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import TransportError
 from mutirao.log import log
@@ -56,18 +56,17 @@ class VersionWatch:
             del self._stored[store]
 
     async def _look(self, store: Store, pulse: LoopHealth, longest: float) -> None:
-        version, often = self._settings.app_version, self._settings.heartbeat
+        often = self._settings.heartbeat
         trouble = LoopRetry("cannot look for newer versions", "looking for them again", longest)
-        wait = often
-        while version is not None:
-            await pulse.rest(wait)
-            pulse.turn()
+
+        async def turn() -> float:
             try:
-                self._stored[store], wait = await store.deployed(version), often
-                trouble.over()
-            except Exception as error:  # noqa: BLE001 (raised if it does not pass)
-                wait = trouble.met(error)
-            self._judge()
+                self._stored[store] = await store.deployed(self._settings.app_version or "")
+            finally:
+                self._judge()
+            return often
+
+        await forever(turn, pulse, trouble, after=often)
 
     def heard(self, one: Deployed, seconds: float) -> None:
         """Note what a worker has told, for some time."""
@@ -118,14 +117,14 @@ class VersionAnnouncer:
             "cannot hear of newer versions", "hearing of them again", MAX_REST,
             who="broker", once="text",
         )  # fmt: skip
-        while True:
-            pulse.turn()
-            try:
-                async with self._transport.announcements() as announcements:
-                    trouble.over()
-                    await self._exchange(announcements, pulse)
-            except TransportError as error:
-                await pulse.rest(trouble.met(error))
+
+        async def turn() -> float:
+            async with self._transport.announcements() as announcements:
+                trouble.over()
+                await self._exchange(announcements, pulse)
+            return 0.0
+
+        await forever(turn, pulse, trouble, waits_out=TransportError)
 
     async def _exchange(self, announcements: Announcements, pulse: LoopHealth) -> None:
         self._tell_at = monotonic() + self._settings.heartbeat

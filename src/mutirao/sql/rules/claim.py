@@ -338,9 +338,10 @@ def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Query[dict[int, limits.
     """
     words = asked.words
     unwanted, values = fairness.but(words, asked.without)
-    jobs, at = dict[int, limits.Asked](), (to_micros_or_before(lane.run_at), lane.id)
+    jobs = dict[int, limits.Asked]()
+    run_at, last = to_micros_or_before(lane.run_at), lane.id
     while (wanted := limit - len(jobs)) > 0:
-        since, place = words.since(*at)
+        since, place = words.since(run_at, last)
         sql = _LOOK.format(words.by_lane, since, unwanted)
         which = (lane.queue, lane.priority, *place, asked.moment)
         rows = yield Execute(sql, (*which, *values, wanted))
@@ -348,7 +349,7 @@ def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Query[dict[int, limits.
         jobs |= yield from limits.asking(words, found, (lane.queue, asked.moment))
         if len(rows) < wanted:
             break
-        at = (rows[-1][1], rows[-1][0] + 1)
+        run_at, last = rows[-1][1], rows[-1][0] + 1
     return jobs
 
 

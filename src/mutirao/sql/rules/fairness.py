@@ -256,8 +256,15 @@ class _Line:
     def _read_on(self) -> Query[None]:
         run_at, last = self.at
         since, place = self.place.words.since(run_at, last + 1)
-        line = (self.value, self.priority, *place, self.place.moment)
-        rows = yield self.place.reading(_LINE, *line, since=since, most=self.size)
+        rows = yield self.place.reading(
+            _LINE,
+            self.value,
+            self.priority,
+            *place,
+            self.place.moment,
+            since=since,
+            most=self.size,
+        )
         self.read.extend(row[0] for row in rows)
         if len(rows) < self.size:
             self.size = 0

@@ -160,8 +160,7 @@ def hold(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> N
 
 def close(conn: Connection, dialect: Dialect, kind: str, key: str, now: datetime | None) -> None:
     """Close a breaker, and let out what it held."""
-    mine = (breaker.c.kind == kind, breaker.c.key == key)
-    conn.execute(delete(breaker).where(*mine))
+    conn.execute(delete(breaker).where(breaker.c.kind == kind, breaker.c.key == key))
     limits.remove(conn, dialect, stop_of(kind, key, "breaker").name, now)
 
 

@@ -21,7 +21,7 @@ def sort(conn: Connection, dialect: Dialect, kind: str, key: str) -> None:
     The caller keeps claims out, and releases them in this transaction.
     """
     counters = conn.scalars(select(counter.c.id).where(_holding(kind, key))).all()
-    mine = (dialect.among(parked.c.counter, list(counters)), parked.c.late.is_(False))
+    mine = [dialect.among(parked.c.counter, list(counters)), parked.c.late.is_(False)]
     jobs = conn.scalars(select(parked.c.job).where(*mine)).all() if counters else []
     if len(jobs) < 2:
         return

@@ -104,14 +104,18 @@ def cancelled(
 def doubt(conn: Connection, name: str, keys: Collection[str]) -> None:
     """Begin with few again, for each of these values. Whoever does so keeps claims out."""
     hold(conn)
-    mine = (counter.c.name == name, dialect_of(conn.dialect).among(counter.c.key, list(keys)))
-    conn.execute(update(counter).where(*mine).values(proven=0))
+    conn.execute(
+        update(counter)
+        .where(counter.c.name == name, dialect_of(conn.dialect).among(counter.c.key, list(keys)))
+        .values(proven=0)
+    )
 
 
 def doubt_one(conn: Connection, name: str, key: str) -> None:
     """Begin with few again, for one value. A single statement, which has no other lock."""
-    mine = (counter.c.name == name, counter.c.key == key)
-    conn.execute(update(counter).where(*mine).values(proven=0))
+    conn.execute(
+        update(counter).where(counter.c.name == name, counter.c.key == key).values(proven=0)
+    )
 
 
 def hold(conn: Connection) -> None:

@@ -163,8 +163,11 @@ def _made(
     if not publications:
         return set()
     its = delivery.c
-    which = dialect.among(its.publication, publications), dialect.among(its.subscription, asked)
-    found = conn.execute(select(its.publication, its.subscription).where(*which))
+    found = conn.execute(
+        select(its.publication, its.subscription).where(
+            dialect.among(its.publication, publications), dialect.among(its.subscription, asked)
+        )
+    )
     return {(row.publication, row.subscription) for row in found}
 
 

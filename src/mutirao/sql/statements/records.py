@@ -97,8 +97,9 @@ def job(conn: Connection, id: int) -> JobRecord:
 def counts(conn: Connection) -> list[QueueCount]:
     """Count the jobs of every queue by state. A single statement."""
     view = views.queues.c
-    columns = (view.queue, view.state, view.jobs, view.oldest_age)
-    rows = conn.execute(select(*columns).order_by(view.queue, view.state))
+    rows = conn.execute(
+        select(view.queue, view.state, view.jobs, view.oldest_age).order_by(view.queue, view.state)
+    )
     return [QueueCount(queue=row[0], state=JobState(row[1]), jobs=row[2], oldest_age=row[3])
             for row in rows]  # fmt: skip
 

@@ -45,8 +45,9 @@ def due(
 
 def waiting(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> list[tuple[int, int]]:
     """Return (id, run) of those of these jobs that wait. A single statement."""
-    which = dialect.among(live.c.id, jobs), live.c.worker.is_(None)
-    found = conn.execute(select(live.c.id, live.c.run).where(*which))
+    found = conn.execute(
+        select(live.c.id, live.c.run).where(dialect.among(live.c.id, jobs), live.c.worker.is_(None))
+    )
     return sorted((row.id, row.run) for row in found)
 
 

@@ -228,8 +228,7 @@ def _rows(
 
 def _write(conn: Connection, name: BreakerName, row: Breaker | None) -> None:
     if row is None:
-        mine = (breaker.c.kind == name.kind, breaker.c.key == name.key)
-        conn.execute(delete(breaker).where(*mine))
+        conn.execute(delete(breaker).where(breaker.c.kind == name.kind, breaker.c.key == name.key))
         return
     values = {each.name: getattr(row, each.name) for each in breaker.c} | {"state": str(row.state)}
     dialect_of(conn.dialect).put_row(conn, breaker, values)

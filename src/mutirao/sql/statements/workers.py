@@ -146,8 +146,11 @@ def note_start(
     conn: Connection, worker: int, job: tuple[int, int], lost: int, attempt: int
 ) -> bool:
     """Store what a start is counted as; return False if the worker has that run no more."""
-    ours = live.c.id == job[0], live.c.run == job[1], live.c.worker == worker
-    noted = update(live).where(*ours).values(lost=lost, attempt=attempt)
+    noted = (
+        update(live)
+        .where(live.c.id == job[0], live.c.run == job[1], live.c.worker == worker)
+        .values(lost=lost, attempt=attempt)
+    )
     return conn.execute(noted).rowcount > 0
 
 

@@ -61,6 +61,7 @@ class SqlCarried(Applying):
             moment = lane.run_at - timedelta(seconds=due_in) if reached is None else reached
             before = moment - timedelta(seconds=grace)
             if lane.run_at <= before and len(back) < limit:
-                some = (self._dialect, lane, before, limit - len(back))
-                back += await self._insistent.run(carried.recall, *some)
+                back += await self._insistent.run(
+                    carried.recall, self._dialect, lane, before, limit - len(back)
+                )
         return back

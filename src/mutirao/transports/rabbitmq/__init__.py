@@ -186,8 +186,9 @@ class RabbitMQ:
         """Consume a queue; see `Transport.consumer`."""
         links = self._here()
         async with links.channel(consuming=True) as channel:
-            about = channel, on_lost, self._options.max_size
-            consumer = RabbitConsumer(links, self._topology, queue, *about)
+            consumer = RabbitConsumer(
+                links, self._topology, queue, channel, on_lost, self._options.max_size
+            )
             try:
                 async with self._made_again(f"queue {queue!r}", partial(self.declare, [queue])):
                     await consumer.begin(prefetch)

@@ -14,7 +14,7 @@ from mutirao.transports.sqs.calls import MOST, SqsQueue
 from mutirao.transports.sqs.deletes import Deletes
 from mutirao.transports.sqs.groups import Groups
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat
-from mutirao.transports.sqs.logs import note
+from mutirao.transports.sqs.logs import Note
 from mutirao.transports.sqs.options import SqsOptions
 from mutirao.transports.sqs.polling import Polling, fitting_wait
 from mutirao.transports.sqs.settling import LastWords
@@ -109,7 +109,7 @@ class SqsConsumer:
 
     def _hand_out(self, lease: Lease) -> Delivery:
         self._out.add(lease)
-        note.started(lease.name, self._queue.name)
+        Note.STARTED(lease.name, self._queue.name)
         return self._held[lease]
 
     def _take(self, found: list[dict[str, Any]]) -> None:
@@ -134,7 +134,7 @@ class SqsConsumer:
                     raise left[group]
                 lease = self._hold(raw, now)
             except TransportUnavailable as away:
-                note.left(raw["MessageId"], self._queue.name, away)
+                Note.LEFT(raw["MessageId"], self._queue.name, away)
                 if group is not None:
                     left[group] = away
             else:
@@ -173,7 +173,7 @@ class SqsConsumer:
             self._held[lease] = Delivery(
                 read.message, read.shown, read.problem, lease, returned=returned
             )
-        note.got(name, self._queue.name, receives)
+        Note.GOT(name, self._queue.name, receives)
         return lease
 
     def _arrive(self, leases: list[Lease]) -> None:

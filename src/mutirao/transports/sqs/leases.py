@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 from mutirao.transports.sqs.calls import LONGEST_VISIBILITY, EntryFailure, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Meaning
-from mutirao.transports.sqs.logs import log, note
+from mutirao.transports.sqs.logs import Note, log
 
 RENEW_AT = 2 / 3  # of the visibility, from the last extension
 EARLY = 1 / 6  # of the visibility: so much earlier one is extended in a batch with others
@@ -219,7 +219,7 @@ class LeaseHeartbeat:
         if failure is None:
             lease.deadline = asked_at + seconds
             lease.renew_at = min(asked_at + seconds * RENEW_AT, lease.ends_at)
-            note.still(lease.name, lease.queue.name, asked_at - lease.received_at)
+            Note.STILL(lease.name, lease.queue.name, asked_at - lease.received_at)
             return
         left = lease.deadline - self._clock()
         final = Meaning.LOST, Meaning.CAPPED, Meaning.REFUSED, Meaning.MISSING
@@ -229,7 +229,7 @@ class LeaseHeartbeat:
             self._lose(lease, f"SQS says: {failure.said}")
         else:
             lease.renew_at = self._clock() + min(1.0, max(0.05, left / 4)) * (0.5 + random() / 2)
-            note.not_extended(lease.name, lease.queue.name, failure.said, left)
+            Note.NOT_EXTENDED(lease.name, lease.queue.name, failure.said, left)
 
     def _why(self, lease: Lease, now: float) -> str:
         if now < lease.ends_at:
@@ -239,5 +239,5 @@ class LeaseHeartbeat:
     def _lose(self, lease: Lease, why: str) -> None:
         lease.lost = why
         if not lease.settling:  # otherwise whoever settles it finds out
-            note.lost(lease.name, lease.queue.name, why)
+            Note.LOST(lease.name, lease.queue.name, why)
             lease.on_lost(lease)

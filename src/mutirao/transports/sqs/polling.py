@@ -16,7 +16,7 @@ from mutirao.errors import TransportError, TransportUnavailable
 from mutirao.ports.transport import is_for_people
 from mutirao.transports.sqs.calls import MOST, SqsCalls, SqsQueue
 from mutirao.transports.sqs.failures import Raised, code_of, explain
-from mutirao.transports.sqs.logs import log, note
+from mutirao.transports.sqs.logs import QueueNote, log, paused
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
 REPEAT_EVERY = 60.0  # seconds after which a failure that people have to mend is logged again
@@ -82,7 +82,7 @@ class Polling:
         """Receive no more, once SQS has answered what it was asked; does not wait for that."""
         with self._changed:
             if not self._stopped and self._answers_by is not None:
-                note.waits(self._queue.name, max(0.0, self._answers_by - monotonic()))
+                QueueNote.WAITS(self._queue.name, max(0.0, self._answers_by - monotonic()))
             self._stopped = True
             self._changed.notify_all()
 
@@ -124,7 +124,7 @@ class Polling:
         if self._pause:
             self._pause, self.paused = 0.0, None
             self._said.clear()
-            note.goes_on(self._queue.name)
+            QueueNote.GOES_ON(self._queue.name)
         self._took(found)
 
     def _took(self, found: list[dict[str, Any]]) -> None:
@@ -148,6 +148,6 @@ class Polling:
         again = REPEAT_EVERY if is_for_people(self.paused) else inf
         if code not in self._said or now - self._said[code] >= again:
             self._said[code] = now
-            note.paused(self._queue.name, self.paused)
+            paused(self._queue.name, self.paused)
         with self._changed:
             self._changed.wait_for(lambda: self._stopped, seconds)

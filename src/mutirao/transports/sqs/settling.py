@@ -24,7 +24,7 @@ from mutirao.transports.sqs.calls import (
 from mutirao.transports.sqs.failures import Meaning
 from mutirao.transports.sqs.large import LargeBodies
 from mutirao.transports.sqs.leases import Lease, LeaseHeartbeat, Timing
-from mutirao.transports.sqs.logs import log, note
+from mutirao.transports.sqs.logs import Note, log
 
 PATIENCE = 10.0  # seconds for which what passes is tried again
 FIRST_PAUSE = 0.05  # seconds
@@ -88,13 +88,13 @@ class LastWords:
         for lease, failure in zip(leases, found, strict=True):
             if failure is None:
                 if not lease.copied:
-                    note.done(lease.name, lease.queue.name)
+                    Note.DONE(lease.name, lease.queue.name)
             elif failure.meaning in MENDS and self._is_ours(lease):
                 lease.settling = False
                 self._heartbeat.resume(lease)
             else:
                 lease.lost = failure.said
-                note.lost(lease.name, lease.queue.name, f"not deleted: {failure.said}")
+                Note.LOST(lease.name, lease.queue.name, f"not deleted: {failure.said}")
             failures.append(failure and failure.error(f"message {lease.name}"))
         return failures
 
@@ -117,10 +117,10 @@ class LastWords:
         )
         failure = found[-1]
         if failure is None:
-            note.failed(lease.name, lease.queue.name, seconds)
+            Note.FAILED(lease.name, lease.queue.name, seconds)
             return None
         lease.lost = failure.said
-        note.lost(lease.name, lease.queue.name, f"not given back: {failure.said}")
+        Note.LOST(lease.name, lease.queue.name, f"not given back: {failure.said}")
         return failure.error(f"message {lease.name}")
 
     def release(self, leases: Sequence[Lease]) -> None:
@@ -147,7 +147,7 @@ class LastWords:
         if not lease.copied:
             if failure := self._copy(lease, dead, entry, what):
                 return failure
-            note.dead(lease.name, lease.queue.name, cause.error_type)
+            Note.DEAD(lease.name, lease.queue.name, cause.error_type)
         return self._delete([lease])[0]
 
     def anew(self, lease: Lease, message: Message, after: float) -> TransportError | None:
@@ -166,7 +166,7 @@ class LastWords:
         if not lease.copied:
             if failure := self._copy(lease, lease.queue, entry, what):
                 return failure
-            note.failed(lease.name, lease.queue.name, wait)
+            Note.FAILED(lease.name, lease.queue.name, wait)
         return self._delete([lease])[0]
 
     def _copy(self, lease: Lease, to: SqsQueue, entry: Entry, what: str) -> TransportError | None:

@@ -154,8 +154,16 @@ class SQS:
         """Consume a queue until the block is left; see `Transport.consumer`."""
         there = await self._call(self._queue, queue)
         parts = self._open()
-        about = parts.heartbeat, parts.settler, self._call, self._options, grace
-        consumer = SqsConsumer(there, prefetch, on_lost, *about)
+        consumer = SqsConsumer(
+            there,
+            prefetch,
+            on_lost,
+            parts.heartbeat,
+            parts.settler,
+            self._call,
+            self._options,
+            grace,
+        )
         self._consumers += 1
         try:
             await consumer.begin()

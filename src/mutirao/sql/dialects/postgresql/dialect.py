@@ -187,7 +187,8 @@ def _among(ids: ColumnElement[Any]) -> ColumnElement[bool]:
 def _deliver(
     publication: int, topics: Sequence[str], after: str, most: int, also: Sequence[str]
 ) -> Select[Any]:
-    names = literal([*topics], ARRAY(Text)), after, most, literal([*also], ARRAY(Text))
-    made = func.mutirao_deliver(publication, *names)
+    made = func.mutirao_deliver(
+        publication, literal([*topics], ARRAY(Text)), after, most, literal([*also], ARRAY(Text))
+    )
     columns = made.table_valued("met", "reached", column("asked", ARRAY(Text)))
     return select(columns)
