@@ -22,7 +22,7 @@ class Rules(ABC):
     `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
     commit by itself.
     `bracket`: stands around the steps of a call, where these are said past SQLAlchemy; see
-    `drivers.together`.
+    `drivers.pipelining`.
     `waits_while_holding`: a transaction that has locked live rows may wait for others, as all lock
     them in one order.
     """

@@ -40,8 +40,8 @@ class QueueNote(Enum):
     WAITS = (
         INFO,
         (
-            "%s: SQS answers the last request within %.0f s; what it hands out is given back at once."
-            " A shorter SQS(wait=…) ends sooner"
+            "%s: SQS answers the last request within %.0f s; what it hands out is given back at"
+            " once. A shorter SQS(wait=…) ends sooner"
         ),
     )
     GOES_ON = INFO, "%s goes on"
