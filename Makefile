@@ -11,10 +11,10 @@ KIND     = $(firstword $(subst +, ,$(subst :, ,$(DATABASE))))
 EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 # Half of the time of the tests is waiting, so two processes share a core: three on two cores left a
 # seventh of them idle. The tests of a class, or else of a file, stay together: some share a large
-# database. A process that hung or crashed is not replaced: where no test is left for the new one,
-# xdist waits for ever.
+# database. tests/support/longest.py says which of them begin, instead of xdist. A process that hung or
+# crashed is not replaced: where no test is left for the new one, xdist waits for ever.
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
-PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --max-worker-restart=0
+PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
 # What a Python or a version of a package decides: the pages, one driver of each database, workers, and
 # the applications with web frameworks.

@@ -172,6 +172,7 @@ class TestAsyncpg(DriverContract):
         assert len(await store.lanes(None)) == 0
 
 
+@pytest.mark.repeats(decided="tests/conformance/test_sql_store.py")  # by the default driver
 class TestPsycopg2(DriverContract):
     """PostgreSQL through a driver that is only synchronous; threads run it for the worker."""
 
