@@ -16,16 +16,18 @@ EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
-# What a Python or a version of a package decides: the pages, one driver of each database, workers, and
-# the applications with web frameworks.
+# What a Python or a version of a package decides: the pages, one driver of each database, what runs
+# handlers, and the applications with web frameworks.
 # The README stands for the pages that need no package besides.
-# What the SQL decides is shown once, on the newest, and so is what only the tests use.
+# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the tests use.
 OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
              $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPsycopg \
                mariadb.py::TestMariadb) \
              $(addprefix tests/acceptance/test_with_,django.py fastapi.py flask.py) \
              $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
-             $(foreach page,database graphs limits schedules tasks tenants topics uniqueness worker, \
+             $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
+               vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
+             $(foreach page,database graphs guarantees hub limits schedules tasks tenants topics uniqueness worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
