@@ -41,7 +41,7 @@ help:  ## show this
 
 venv: $(VENV)/.dev  ## build .venv, for development
 
-test: $(VENV)/.dev .venv-oldest/.dev  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
+test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
 	@echo "== The newest Python found here: $$($(BIN)/python --version)"
 	$(BIN)/python -m pytest $(PYTEST) $(ARGS)
 	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
@@ -131,6 +131,11 @@ headers:
 	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' -e ./conformance --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
+
+# The tests' files, with their asserts explained, once: otherwise each of the processes does it, 10 s of a core.
+%/.compiled: %/.dev
+	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
+	@mv $@.txt $@
 
 %/.types: pyproject.toml %/.dev
 	$*/$(INSTALL) --group types
