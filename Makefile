@@ -11,21 +11,23 @@ KIND     = $(firstword $(subst +, ,$(subst :, ,$(DATABASE))))
 EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 # Half of the time of the tests is waiting, so two processes share a core: three on two cores left a
 # seventh of them idle. The tests of a class, or else of a file, stay together: some share a large
-# database. A process that hung or crashed is not replaced: where no test is left for the new one,
-# xdist waits for ever.
+# database. tests/support/longest.py says which of them begin, instead of xdist. A process that hung or
+# crashed is not replaced: where no test is left for the new one, xdist waits for ever.
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
-PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --max-worker-restart=0
+PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
-# What a Python or a version of a package decides: the pages, one driver of each database, workers, and
-# the applications with web frameworks.
+# What a Python or a version of a package decides: the pages, one driver of each database, what runs
+# handlers, and the applications with web frameworks.
 # The README stands for the pages that need no package besides.
-# What the SQL decides is shown once, on the newest, and so is what only the tests use.
+# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the tests use.
 OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
              $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPsycopg \
                mariadb.py::TestMariadb) \
              $(addprefix tests/acceptance/test_with_,django.py fastapi.py flask.py) \
              $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
-             $(foreach page,database graphs limits schedules tasks tenants topics uniqueness worker, \
+             $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
+               vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
+             $(foreach page,database graphs guarantees hub limits schedules tasks tenants topics uniqueness worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
@@ -39,7 +41,7 @@ help:  ## show this
 
 venv: $(VENV)/.dev  ## build .venv, for development
 
-test: $(VENV)/.dev .venv-oldest/.dev  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
+test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
 	@echo "== The newest Python found here: $$($(BIN)/python --version)"
 	$(BIN)/python -m pytest $(PYTEST) $(ARGS)
 	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
@@ -129,6 +131,11 @@ headers:
 	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' -e ./conformance --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
+
+# The tests' files, with their asserts explained, once: otherwise each of the processes does it, 10 s of a core.
+%/.compiled: %/.dev
+	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
+	@mv $@.txt $@
 
 %/.types: pyproject.toml %/.dev
 	$*/$(INSTALL) --group types

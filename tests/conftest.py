@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 # in test files unless told of more.
 pytest.register_assert_rewrite("mutirao_conformance")
 pytest_plugins = [
-    f"tests.support.{name}" for name in ("scratch", "hangs", "slowest", "repeats", "clones")
+    f"tests.support.{name}"
+    for name in ("scratch", "hangs", "slowest", "longest", "repeats", "clones")
 ]
 
 DATABASES = ["sqlite", "postgresql", "mysql"]
@@ -38,6 +39,7 @@ def postgres() -> Iterator[PostgresServer]:
     settings = {
         "fsync": "off",
         "full_page_writes": "off",
+        "jit": "off",  # it compiles what runs once: a fifth of the server's time
         "max_connections": "200",
         "max_prepared_transactions": "10",
     }

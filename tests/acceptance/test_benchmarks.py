@@ -19,6 +19,9 @@ from tests.integration.plans.wire import Wire
 from tests.support.clones import Clones
 from tests.support.postgresql import PostgresServer
 
+# What they run is decided there; what they need is installed anew, which takes longer than they do.
+pytestmark = pytest.mark.repeats(decided="tests/integration/benchmarks")
+
 LIMIT = 280.0  # seconds, with the installation, on a busy machine
 SOON = 50.0  # ms: a busy machine needs 5 of them
 JOBS = 300

@@ -7,9 +7,7 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-@pytest.mark.repeats(
-    "sqlite", "postgresql", decided="conformance/src/mutirao_conformance/supersede.py"
-)
+@pytest.mark.repeats(decided="conformance/src/mutirao_conformance/supersede.py")
 def test_inboxes_have_the_last_state(database_url: str) -> None:
     """Of 41 activities few are sent, though an inbox is down and a worker is killed."""
     said = run_demo("outbox", database_url, timeout=300)

@@ -11,7 +11,7 @@ from tests.support.examples import run_demo
 from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 
-pytestmark = pytest.mark.repeats("postgresql", "mysql", decided="tests/conformance")
+pytestmark = pytest.mark.repeats(decided="tests/conformance")
 
 
 @pytest.fixture(scope="module", params=DATABASES)

@@ -596,6 +596,7 @@ def by_mysqlclient(server: MysqlServer, database: str) -> Iterator[SqlStore]:
     store.engines.close_sync()
 
 
+@pytest.mark.repeats(decided="tests/conformance/test_mariadb.py")  # by the default driver
 class TestMysqldb(OnInnodb, DriverContract):
     """The same through mysqlclient, which is only synchronous."""
 

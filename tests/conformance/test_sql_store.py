@@ -6,9 +6,10 @@ function without it would fail; in `public`, where the same statements name none
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
+from psycopg import Connection
 from sqlalchemy import make_url
 
 from mutirao.errors import ConfigurationError, SchemaMissing
@@ -30,7 +31,7 @@ from mutirao_conformance.kit import (
     take_one,
 )
 from mutirao_conformance.transactions import Watched
-from tests.support.emptying import empty
+from tests.support.emptying import empty_through
 from tests.support.postgresql import PostgresServer
 
 Open = Callable[[str], SqlStore]
@@ -69,6 +70,13 @@ def two_sets(postgres: PostgresServer, shared_database: str) -> str:
     return shared_database
 
 
+@pytest.fixture(scope="module")
+def emptier(postgres: PostgresServer, two_sets: str) -> Iterator[Connection]:
+    """A connection that empties the tables between tests: to open one takes longer than that."""
+    with postgres.connect(two_sets) as connection:
+        yield connection
+
+
 class TestPsycopg(StoreContract):
     """PostgreSQL through its default driver: a set in a schema of its own, beside another one.
 
@@ -76,9 +84,11 @@ class TestPsycopg(StoreContract):
     """
 
     @pytest.fixture
-    async def store(self, postgres: PostgresServer, two_sets: str) -> AsyncIterator[Store]:
+    async def store(
+        self, postgres: PostgresServer, two_sets: str, emptier: Connection
+    ) -> AsyncIterator[Store]:
         """A store on the set in `jobs`, whose connections have no path."""
-        empty(postgres, two_sets, "jobs")
+        empty_through(emptier, "jobs")
         nowhere = {"options": "-csearch_path="}
         url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
         store = SqlStore(url, schema="jobs")
@@ -172,6 +182,7 @@ class TestAsyncpg(DriverContract):
         assert len(await store.lanes(None)) == 0
 
 
+@pytest.mark.repeats(decided="tests/conformance/test_sql_store.py")  # by the default driver
 class TestPsycopg2(DriverContract):
     """PostgreSQL through a driver that is only synchronous; threads run it for the worker."""
 

@@ -26,7 +26,8 @@ _OPTION = re.compile(r" -k .*| --\S+")
 
 def pages() -> list[Path]:
     """Return the pages that have such a table."""
-    every = [CLONE / "README.md", CLONE / "CONTRIBUTING.md", *sorted((CLONE / "docs").glob("*.md"))]
+    docs = CLONE / "docs"
+    every = [CLONE / "README.md", docs / "contributing/matrix.md", *sorted(docs.glob("*.md"))]
     return [page for page in every if _PLACE.search(page.read_text(encoding="utf-8"))]
 
 

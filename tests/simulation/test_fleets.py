@@ -41,7 +41,7 @@ def test_defects_are_found() -> None:
 
 def test_the_table_of_races_names_all_defects() -> None:
     """And no others."""
-    text = (ROOT / "CONTRIBUTING.md").read_text()
+    text = (ROOT / "docs/contributing/faults.md").read_text()
     table = text.split("| the defect that is put in |\n")[1].split("\n\n")[0]
     assert [row.split("|")[2].strip() for row in table.splitlines()[1:]] == list(MUTANTS)
 

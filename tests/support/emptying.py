@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from psycopg import sql
+from psycopg import Connection, sql
 
 from mutirao.sql.schema.tables import metadata
 from tests.support.postgresql import PostgresServer
@@ -34,4 +34,9 @@ _TABLES = sql.SQL(", ").join(map(sql.Literal, metadata.tables))
 def empty(postgres: PostgresServer, database: str, schema: str = "public") -> None:
     """Make a set of jobs as empty as when its tables were made."""
     with postgres.connect(database) as connection:
-        connection.execute(_EMPTY.format(tables=_TABLES, schema=sql.Literal(schema)))
+        empty_through(connection, schema)
+
+
+def empty_through(connection: Connection, schema: str = "public") -> None:
+    """The same, through a connection that commits by itself."""
+    connection.execute(_EMPTY.format(tables=_TABLES, schema=sql.Literal(schema)))

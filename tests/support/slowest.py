@@ -1,7 +1,7 @@
 """A pytest plugin: a run of many tests ends with the twenty slowest tests and files.
 
-Set-up and clean-up count for the test that they are made for. CONTRIBUTING.md has the list of the
-slowest files.
+Set-up and clean-up count for the test that they are made for. docs/contributing/tests.md
+has the list of the slowest files.
 """
 
 from __future__ import annotations

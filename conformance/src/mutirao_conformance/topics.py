@@ -55,9 +55,8 @@ def subscription(id: str, topic: str = TOPIC, **options: Any) -> Subscription:
 
 async def subscribe(store: Store, *subscriptions: Subscription | str) -> None:
     """Write subscriptions, given as such or as ids."""
-    for each in subscriptions:
-        asked = subscription(each) if isinstance(each, str) else each
-        await store.put_subscription(asked, worker="w")
+    asked = (subscription(each) if isinstance(each, str) else each for each in subscriptions)
+    await store.put_subscriptions([*asked], worker="w")
 
 
 async def publish(store: Store, topic: str = TOPIC, payload: str = PAYLOAD, **options: Any) -> int:

@@ -17,11 +17,12 @@ ROOT = Path(__file__).parents[3]
 PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md")),
     *(ROOT / folder / "README.md" for folder in ("benchmarks", "examples")),
+    *sorted((ROOT / "docs/contributing").glob("*.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
 BY_HAND = ("sh by-hand", "console by-hand")
 # Nobody follows these pages block by block.
-UNFOLLOWED = PAGES[1:4]
+UNFOLLOWED = [page for page in PAGES[1:] if page.parent != ROOT / "docs"]
 
 _OURS = re.compile(
     r"(MUTIRAO_\w+=\S+ )?"

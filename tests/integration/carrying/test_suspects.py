@@ -114,6 +114,7 @@ async def test_one_that_ends_its_workers(
     await check(broker, tmp_path)
 
 
+@pytest.mark.repeats(decided="tests/conformance/test_sqs.py")
 async def test_one_that_ends_its_workers_on_sqs(
     moto_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

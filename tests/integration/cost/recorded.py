@@ -1,6 +1,7 @@
 """The recorded figures: what a job costs where the machine does not matter.
 
-Whoever changes one does so on purpose, and says in the commit why. CONTRIBUTING.md has the rules.
+Whoever changes one does so on purpose, and says in the commit why. docs/contributing/tests.md
+has the rules.
 """
 
 from __future__ import annotations

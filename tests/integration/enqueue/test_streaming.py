@@ -62,6 +62,9 @@ def counted(count: int, census: Counter[str], args: str = "{}") -> Iterator[NewJ
         yield job
 
 
+@pytest.mark.repeats(
+    "Psycopg2", "Asyncpg", "Aiosqlite", decided="tests/integration/enqueue/test_transactions.py"
+)
 @kinds(Psycopg, Psycopg2, Asyncpg, Sqlite3, Aiosqlite, Pymysql)
 async def test_a_hundred_thousand(holder: Holder, observer: Observer) -> None:
     """All in the caller's transaction, with no more than two chunks of them in memory."""

@@ -25,6 +25,7 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("packages"))
 
 
+@pytest.mark.repeats("evening", decided="tests/integration/migrations/test_old_databases.py")
 @pytest.mark.parametrize("state", STATES)
 def test_it_becomes_what_a_new_one_is(
     packages: Path, state: str, database_url: str, tmp_path: Path, request: pytest.FixtureRequest
@@ -41,6 +42,7 @@ def test_it_becomes_what_a_new_one_is(
     assert not differing, {each: (found.get(each), expected.get(each)) for each in differing}
 
 
+@pytest.mark.repeats("evening", decided="tests/integration/migrations/test_old_databases.py")
 @pytest.mark.parametrize("state", ["evening", "last"])
 async def test_live_jobs_and_the_old_worker_go_on(
     packages: Path, state: str, database_url: str

@@ -30,6 +30,7 @@ def company(postgres: PostgresServer) -> Iterator[Company]:
         yield made
 
 
+@pytest.mark.repeats("operator", "worker", decided="tests/conformance/test_roles.py")
 @pytest.mark.parametrize("role", DUTIES)
 async def test_enough_and_nothing_to_spare(company: Company, role: str) -> None:
     """With its privileges a role does everything; without any one of them something fails.

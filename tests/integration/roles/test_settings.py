@@ -59,6 +59,7 @@ def by_default(company: Company, login: str, **settings: str) -> Iterator[None]:
         company.administer(f"ALTER ROLE {login} RESET ALL")
 
 
+@pytest.mark.repeats(decided="tests/integration/sessions")
 @pytest.mark.parametrize("role", ["operator", "worker"])
 @pytest.mark.parametrize("what", SETTINGS)
 async def test_all_duties(company: Company, role: str, what: str) -> None:

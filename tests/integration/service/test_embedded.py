@@ -183,6 +183,7 @@ def test_forking(pg_url: str) -> None:
     assert Tables(pg_url).workers() == set()
 
 
+@pytest.mark.repeats(decided="tests/integration/service/test_embedded.py")
 def test_forking_at_once(pg_url: str) -> None:
     """Whatever module is being imported in that moment, no child waits for it for ever."""
     url = pg_url.replace("psycopg", "psycopg2")

@@ -63,6 +63,11 @@ EACH = [
 ]
 
 
+# All of them have the limit of their store; those that wait for it here are of each kind.
+@pytest.mark.repeats(
+    *("lanes", "release", "register", "held", "lease", "rescue", "hours"),
+    decided="tests/integration/troubles/test_silence.py",
+)
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize(("troubled", "name"), EACH, indirect=["troubled"])
 async def test_each_call_ends(troubled: Mutirao, proxy: Proxy, name: str) -> None:
