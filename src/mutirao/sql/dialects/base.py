@@ -29,9 +29,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place

@@ -24,6 +24,7 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import UnknownGraph, UnknownJob
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import JobState, Lane, OutcomeKind
 from mutirao.model.jobs.records import (
     AttemptRecord,
@@ -32,7 +33,6 @@ from mutirao.model.jobs.records import (
     JobFilter,
     JobRecord,
     QueueCount,
-    Scalar,
     StepRecord,
     WorkerRecord,
 )

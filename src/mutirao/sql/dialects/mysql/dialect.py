@@ -35,8 +35,8 @@ from sqlalchemy import (
 from sqlalchemy.dialects.mysql import insert
 from sqlalchemy.exc import IntegrityError
 
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import LaneHead
-from mutirao.model.jobs.records import Scalar
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id

@@ -32,9 +32,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import Scalar
 from mutirao.model.topics.topics import patterns_of, topic_of
 from mutirao.notifiers.postgresql import CHANNEL, ENDS_CHANNEL, PostgresqlNotifier
 from mutirao.ports import Notifier

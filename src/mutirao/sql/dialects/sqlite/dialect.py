@@ -25,7 +25,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.sqlite import insert
 
-from mutirao.model.jobs.records import Scalar
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.notifiers.sqlite import SqliteNotifier
 from mutirao.ports import Notifier
