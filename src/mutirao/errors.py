@@ -63,7 +63,14 @@ class UnknownTask(MutiraoError, LookupError):
 
 
 class InvalidFilter(MutiraoError, ValueError):
-    """A job filter that selects nothing in particular, or that has an invalid value."""
+    """A job filter that selects nothing in particular, or that has an invalid value.
+
+    `position`: where in the text of a filter, in characters from 0; None where there is no text.
+    """
+
+    def __init__(self, message: str, position: int | None = None) -> None:
+        super().__init__(message)
+        self.position = position
 
 
 class UnknownJob(MutiraoError, LookupError):

@@ -20,6 +20,7 @@ FOLLOWED = [
     "README.md",
     "docs/database.md",
     "docs/guarantees.md",
+    "docs/filters.md",
     "docs/limits.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",

@@ -10,6 +10,7 @@ import pytest
 
 from mutirao import Job, JobState, OutcomeKind, errors
 from mutirao.engine.settings import WorkerSettings
+from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.sql.drivers import kinds
 from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
@@ -122,6 +123,12 @@ def test_the_table_of_connections_is_complete() -> None:
     assert set(calls[1:first_async]) == set(calls[first_async + 1 :]) == {"the same"}
 
 
+def test_the_table_of_qualifiers_is_complete() -> None:
+    """Each qualifier of a filter has its row, in the order in which they are suggested."""
+    page = (ROOT / "docs" / "filters.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*QUALIFIERS]
+
+
 def test_the_table_of_settings_is_complete() -> None:
     """docs/worker.md lists every setting of a worker with its default."""
     rows = re.findall(
@@ -131,7 +138,14 @@ def test_the_table_of_settings_is_complete() -> None:
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
     in_words = {"queues", "exclude_queues", "tasks", "retention", "keep_hours", "exit_when_stuck"}
-    in_words |= {"keep_inbox", "keep_said", "webhooks", "app_version", "drain_on_new_version"}
+    in_words |= {
+        "keep_inbox",
+        "keep_said",
+        "keep_audit",
+        "webhooks",
+        "app_version",
+        "drain_on_new_version",
+    }
     in_words |= {"retry", "max_attempts", "timeout", "connections"}
     for name in shown.keys() - in_words - {"log_jobs"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name

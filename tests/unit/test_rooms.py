@@ -42,7 +42,9 @@ SPREADS = {
 # Files of one name in several folders, all of one subject: a feature has the same name in each
 # room.
 SAME_SUBJECT = {
+    "actions",
     "admin",
+    "audit",
     "carried",
     "change",
     "claim",
@@ -56,6 +58,7 @@ SAME_SUBJECT = {
     "events",
     "fairness",
     "federation",
+    "figures",
     "foreign",
     "graphs",
     "health_checks",
@@ -70,12 +73,14 @@ SAME_SUBJECT = {
     "mending",
     "moments",
     "progress",
+    "reading",
     "records",
     "relay",
     "results",
     "schedules",
     "settling",
     "signing",
+    "standing",
     "subscriptions",
     "supersede",
     "tokens",

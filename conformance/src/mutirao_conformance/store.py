@@ -1,5 +1,6 @@
 """Everything a store must do, in one class; `driver` has the part that depends on a driver."""
 
+from mutirao_conformance.audit import AuditContract
 from mutirao_conformance.carried import CarriedContract
 from mutirao_conformance.changing import ChangeContract
 from mutirao_conformance.changing_limits import ChangingLimitsContract
@@ -11,6 +12,7 @@ from mutirao_conformance.endpoints import EndpointsContract
 from mutirao_conformance.enqueueing import EnqueueingContract
 from mutirao_conformance.fairness import FairnessContract
 from mutirao_conformance.federation import FederationContract
+from mutirao_conformance.filtering import FilterContract
 from mutirao_conformance.finding import FindContract
 from mutirao_conformance.graphs import GraphsContract
 from mutirao_conformance.held import HeldContract
@@ -25,6 +27,7 @@ from mutirao_conformance.ordering import OrderingContract
 from mutirao_conformance.pausing import PausingContract
 from mutirao_conformance.pruning import PruningContract
 from mutirao_conformance.rates import RatesContract
+from mutirao_conformance.reading import FiguresContract, PagingContract, StandingContract
 from mutirao_conformance.records import CountsContract, RecordsContract
 from mutirao_conformance.redriving import RedriveContract
 from mutirao_conformance.repeated import RepeatedContract
@@ -50,7 +53,12 @@ class StoreContract(
     LeaseContract,
     RecordsContract,
     FindContract,
+    FilterContract,
     CountsContract,
+    PagingContract,
+    FiguresContract,
+    StandingContract,
+    AuditContract,
     CancelContract,
     SchedulesContract,
     TicksContract,

@@ -1,17 +1,23 @@
 """Parts that several commands share: common options, types of values, running a store."""
 
 import asyncio
+import getpass
 import json
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from mutirao.app import Mutirao
+from mutirao.errors import InvalidFilter
+from mutirao.model.filters.conditions import Exactly
+from mutirao.model.filters.filter import parse
+from mutirao.model.filters.qualifiers import quoted, scalar_written
 from mutirao.model.jobs.job import JobState
 from mutirao.model.lengths import is_length, length
 from mutirao.model.topics.subscriptions import WhenDead
@@ -30,7 +36,6 @@ else:
 
 option = partial(click.option, show_default=True, show_envvar=True)
 target = click.argument("target", metavar="MODULE:APP")
-ids = click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
 
 
 def _as_json_of_all() -> bool:
@@ -42,6 +47,29 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", show_envvar=True,
     default=_as_json_of_all, show_default=False, help="Print one JSON document.",
 )  # fmt: skip
+
+
+class Wanted(NamedTuple):
+    """The jobs that are named behind the application: their ids, or the text of a filter."""
+
+    ids: tuple[int, ...]
+    filter: str | None
+
+
+def _wanted(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Wanted:
+    if all(word.isascii() and word.isdigit() for word in words):
+        if any(int(word) == 0 for word in words):
+            raise click.BadParameter("0 is no id of a job; ids begin with 1")
+        return Wanted(tuple(map(int, words)), None)
+    text = " ".join(words)
+    try:
+        parse(text)
+    except InvalidFilter as unfit:
+        raise click.BadParameter(str(unfit)) from None
+    return Wanted((), text)
+
+
+wanted = click.argument("wanted", metavar="[ID]...|[FILTER]", nargs=-1, callback=_wanted)
 
 
 def log_options(command: Command) -> Command:
@@ -215,11 +243,38 @@ def filters(limit: int | None) -> Callable[[Command], Command]:
     return decorate
 
 
-def chosen(ids: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the filter of ids and the options of `filters`, as keyword arguments of `app.jobs`."""
+def chosen(wanted: Wanted, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the jobs that are named and the options of `filters`, as arguments of `app.jobs`."""
     several = {name: given[name] or None for name in ("states", "queues")}
     several["args"] = dict(given["args"]) or None
-    return {"ids": ids or None, **given, **several}
+    return {"ids": wanted.ids or None, "filter": wanted.filter, **given, **several}
+
+
+def text_of(wanted: Wanted, given: dict[str, Any]) -> str | None:
+    """Return all that says which jobs, the options too, as the text of one filter."""
+    several = {"states": "state", "queues": "queue"}
+    one = {"task", "tag", "key", "tenant", "group", "graph"}
+    terms = [wanted.filter or ""]
+    for name, value in given.items():
+        if name in several and value:
+            terms.append(f"{several[name]}:{','.join(map(quoted, value))}")
+        elif name in one and value is not None:
+            terms.append(f"{name}:{quoted(str(value))}")
+        elif name == "error_type" and value is not None:
+            terms.append(f"error:{quoted(value)}")
+        elif name in ("before", "after") and value is not None:
+            terms.append(f"{name}:{value.isoformat()}")
+        elif name == "args":
+            terms += [f"arg.{each}:{scalar_written(Exactly(its))}" for each, its in value]
+    return " ".join(filter(None, terms)) or None
+
+
+def user() -> str:
+    """Return who gives the command, for the audit: the user of the system."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # one without a name
+        return f"uid {os.getuid()}"
 
 
 def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:

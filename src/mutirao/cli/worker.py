@@ -124,6 +124,7 @@ def _settings(
     keep_hours: str,
     keep_inbox: str,
     keep_said: str,
+    keep_audit: str,
     exit_when_stuck: float,
     webhooks: bool,
     **others: Any,
@@ -135,6 +136,7 @@ def _settings(
     others["keep_hours"] = kept(keep_hours)
     others["keep_inbox"] = kept(keep_inbox)
     others["keep_said"] = kept(keep_said)
+    others["keep_audit"] = kept(keep_audit)
     others["retention"] = {
         OutcomeKind.SUCCEEDED: kept(keep_succeeded),
         OutcomeKind.CANCELLED: kept(keep_cancelled),

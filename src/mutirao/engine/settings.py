@@ -68,6 +68,7 @@ class WorkerTerms(RelayTerms, total=False):
     keep_hours: timedelta | None
     keep_inbox: timedelta | None
     keep_said: timedelta | None
+    keep_audit: timedelta | None
     prune_batch: int
     webhooks: bool | WebhookSettings
     app_version: str | None
@@ -101,7 +102,7 @@ class Option:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """The settings of a worker. All durations are in seconds, except `retention`,
-    `keep_hours`, `keep_inbox` and `keep_said`.
+    `keep_hours`, `keep_inbox`, `keep_said` and `keep_audit`.
 
     Parameters:
         queues: the queues to serve; None means all of them.
@@ -125,6 +126,7 @@ class WorkerSettings:
             Longer than a message may come again: by retries, a replay, a dead letter sent back.
         keep_said: how long federation remembers which activity about an object has arrived last, as
             `timedelta`; None: until the object is deleted or the host forgotten.
+        keep_audit: how long actions of people are kept, as `timedelta`; None: forever.
         doorbell_grace: how long a doorbell may stay without an answer before a broker is taken to
             have lost it, and it is rung again.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
@@ -225,6 +227,9 @@ class WorkerSettings:
     keep_said: Annotated[
         timedelta | None, Option("How long federation remembers what has arrived last.")
     ] = 90 * DAY
+    keep_audit: Annotated[
+        timedelta | None, Option("How long actions of people are kept in the audit.")
+    ] = 365 * DAY
     prune_batch: Annotated[int, Option("Jobs deleted in one transaction.", least=1)] = 1_000
     webhooks: WebhookSettings | None = None
     app_version: Annotated[
@@ -335,7 +340,7 @@ class WorkerSettings:
             )
         self._check_served()
         self._check_version()
-        for name in ("keep_hours", "keep_inbox", "keep_said"):
+        for name in ("keep_hours", "keep_inbox", "keep_said", "keep_audit"):
             if not isinstance(age := getattr(self, name), timedelta | None):
                 raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")
         for outcome, age in self.retention.items():

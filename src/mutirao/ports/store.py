@@ -23,15 +23,27 @@ from mutirao.model.jobs.job import (
 )
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.ports.audit import AuditApi
 from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
+from mutirao.ports.reading import ReadingApi
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.unreadable_rows import SiftingApi
 from mutirao.ports.webhooks_api import WebhooksApi
 
 
-class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingApi, Protocol):
+class Store(
+    Intake,
+    RecordsApi,
+    ReadingApi,
+    AuditApi,
+    WebhooksApi,
+    FederationApi,
+    CarriedApi,
+    SiftingApi,
+    Protocol,
+):
     """The system of record."""
 
     async def check(self) -> None:

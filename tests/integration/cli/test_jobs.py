@@ -348,3 +348,67 @@ def test_stats(shell: Shell) -> None:
     told = shell.json("stats", "shop:app")
     assert sum(count["jobs"] for count in told["queues"]) == 7
     assert told["workers"][0]["queues"] == ["mail"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["state:dead"], {"dead"}),
+        (["state:dead,cancelled"], {"dead", "cancelled"}),
+        (["task:se*", "state:ready"], {"ready"}),
+        (["-state:ready,succeeded,cancelled,running,scheduled"], {"dead"}),
+        (["newer:2h -state:ready", "state:ready,running"], {"running"}),
+        (["error:ValueError", "--state", "dead"], {"dead"}),
+        (["--state", "dead", "-task:send"], set()),
+        (["older:2h"], set()),
+    ],
+)
+def test_list_by_a_text(sqlite_shell: Shell, words: list[str], expected: set[str]) -> None:
+    """Words behind the application are one filter; options narrow it; `-state:` is no option."""
+    made = sqlite_shell.history()
+    for env in ({}, {"MUTIRAO_APP": "shop:app"}):
+        target = [] if env else ["shop:app"]
+        shown = sqlite_shell.ok("list", *target, *words, "--json", env=env)
+        assert {job["id"] for job in json.loads(shown)} == {getattr(made, n) for n in expected}
+
+
+def test_orders_by_a_text(sqlite_shell: Shell) -> None:
+    """All orders take it; what it is is said before anything is done, and needs a yes."""
+    for number in range(4):
+        sqlite_shell.ok("enqueue", "shop:app", "send", f'{{"order_id": {number}}}')
+    refused = sqlite_shell.refused(2, "cancel", "shop:app", "arg.order_id:0")
+    assert "filter arg.order_id:0, add --yes" in refused
+    change = ("change", "shop:app", "id:2..3", "--priority", 7, "--yes")
+    assert sqlite_shell.ok(*change) == "changed: 2, 3\n"
+    assert sqlite_shell.ok("cancel", "shop:app", "priority:7", "--yes") == "cancelled: 2, 3\n"
+    assert sqlite_shell.ok("retry", "shop:app", "-id:1 queue:*", "--yes") == "due now: 4\n"
+    redriven = sqlite_shell.ok("redrive", "shop:app", "state:cancelled", "arg.order_id:1", "--yes")
+    assert redriven == "enqueued as new jobs: 5\n"
+
+
+def test_a_text_that_is_none(sqlite_shell: Shell) -> None:
+    """It is refused where it is wrong, with what it may have meant; ids are what they were."""
+    said = sqlite_shell.refused(2, "cancel", "shop:app", "queue:mail", "stat:dead", "--yes")
+    assert "at character 12" in said
+    assert "did you mean 'state'" in said
+    assert "0 is no id" in sqlite_shell.refused(2, "list", "shop:app", "0")
+    assert "there is no job 99" in sqlite_shell.refused(1, "cancel", "shop:app", "99")
+
+
+def test_orders_are_in_the_audit(sqlite_shell: Shell) -> None:
+    """Who, what, which, by ids or by all that was said, and with how many it was done."""
+    assert sqlite_shell.ok("audit", "shop:app") == "nothing was done yet\n"
+    for number in range(3):
+        sqlite_shell.ok("enqueue", "shop:app", "send", f'{{"order_id": {number}}}')
+    sqlite_shell.ok("change", "shop:app", 1, 2, "--priority", 7, "--as", "ana")
+    more = ("--queue", "default", "--arg", "order_id=1", "--error-type", "E", "--after", "2h")
+    sqlite_shell.ok("cancel", "shop:app", "state:ready", *more, "--yes")
+    sqlite_shell.refused(1, "retry", "shop:app", 99)
+    retried, cancelled, changed = sqlite_shell.json("audit", "shop:app")
+    assert (changed["who"], changed["ids"], changed["change"]) == ("ana", [1, 2], '{"priority": 7}')
+    assert (changed["state"], changed["done"]) == ("done", 2)
+    assert cancelled["filter"].startswith("state:ready queue:default arg.order_id:1 error:E after:")
+    assert (cancelled["action"], cancelled["done"], cancelled["ids"]) == ("cancel", 0, None)
+    assert (retried["ids"], retried["done"]) == ([99], 0)
+    assert sqlite_shell.ok("audit", "shop:app", "--limit", 1).splitlines()[1].split()[2] == "retry"
+    assert "no action 3 is running" in sqlite_shell.refused(1, "audit", "shop:app", "--stop", 3)

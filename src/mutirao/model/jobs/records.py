@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidFilter
 from mutirao.model.deploys import Served
+from mutirao.model.filters.conditions import Aspect, Exactly, Scalar, Term
 from mutirao.model.jobs.job import JobState, OutcomeKind
 
-Scalar = str | int | float | bool | None  # in JSON
 MAX_INTEGER = 2**63 - 1  # the largest integer that databases store
 
 
@@ -134,6 +134,7 @@ class JobFilter:
     fingerprint: str | None = None  # of all arguments, if the task is findable
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
+    terms: tuple[Term, ...] | None = None  # of a text, which have to fit as well
     limit: int | None = 100
 
     def __post_init__(self) -> None:
@@ -151,9 +152,25 @@ class JobFilter:
     @property
     def any_state(self) -> frozenset[JobState] | None:
         """The states that match; None: all."""
-        if self.state is not None:
-            return frozenset({self.state})
-        return None if self.states is None else frozenset(self.states)
+        given = self.states if self.state is None else (self.state,)
+        said = [each for each in self.terms or () if each.aspect is Aspect.STATE]
+        if given is None and not said:
+            return None
+        found = frozenset(JobState if given is None else given)
+        for each in said:
+            named = {JobState(str(v.value)) for v in each.values if isinstance(v, Exactly)}
+            found = found - named if each.negated else found & named
+        return found
+
+    @property
+    def named(self) -> bool:
+        """True if it names jobs by their ids, one by one."""
+        return self.ids is not None or any(
+            each.aspect is Aspect.ID
+            and not each.negated
+            and all(isinstance(value, Exactly) for value in each.values)
+            for each in self.terms or ()
+        )
 
     @property
     def narrows(self) -> bool:
@@ -166,6 +183,7 @@ class JobFilter:
 class Which(TypedDict, total=False):
     """The fields of a `JobFilter` as keyword arguments; a state may be text.
 
+    `filter` is a text (see docs/filters.md), which has to fit as well: "task:send_* older:2h".
     A value of `args` may be anything that is a text, a number, true, false or null in JSON. Dots in
     its name lead into objects: `{"order.id": 7}`.
     """
@@ -186,6 +204,7 @@ class Which(TypedDict, total=False):
     fingerprint: str | None
     before: datetime | None
     after: datetime | None
+    filter: str | None
     limit: int | None
 
 

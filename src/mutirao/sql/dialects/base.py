@@ -4,6 +4,7 @@ Its methods return expressions for the statements that are written once for all 
 differences are in its parts: `connecting`, `intake`, `rules`, `admin`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -29,9 +30,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import Scalar
 from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.connecting import Connecting, Place
@@ -41,6 +42,12 @@ from mutirao.sql.rules.base import Rules
 from mutirao.sql.schema.tables import live
 
 Id = TypeVar("Id", int, str)
+LIKE_ESCAPE = "!"
+
+
+def like_pattern(pattern: str) -> str:
+    """Return a pattern with `*` as one of LIKE, where nothing else has a meaning."""
+    return re.sub("([!%_])", rf"{LIKE_ESCAPE}\1", pattern).replace("*", "%")
 
 
 class Dialect(ABC):
@@ -82,6 +89,21 @@ class Dialect(ABC):
         """
         return
 
+    def look_up(self, conn: Connection, seconds: float) -> None:
+        """Have this transaction look rows up one by one, rather than read a table whole.
+
+        For who reads some ten thousand of many millions. Where the database can be told so, its
+        statements fail after some seconds.
+        """
+        return
+
+    def fenced(self, query: Select[Any]) -> Select[Any] | None:
+        """Return a query that the planner does not take apart within another one.
+
+        None where it would not do so to our harm.
+        """
+        return None
+
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""
@@ -93,6 +115,14 @@ class Dialect(ABC):
     @abstractmethod
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Return whether a JSON array of texts, or NULL, holds `tag`."""
+
+    @abstractmethod
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Return whether a JSON array of texts, or NULL, holds one that fits; see `is_like`."""
+
+    def is_like(self, column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Return whether a text fits a pattern, in which `*` is any characters, or none."""
+        return column.like(like_pattern(pattern), escape=LIKE_ESCAPE)
 
     @abstractmethod
     def has_argument(

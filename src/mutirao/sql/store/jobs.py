@@ -43,10 +43,12 @@ from mutirao.sql.statements import (
     results,
     workers,
 )
+from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.federation import SqlFederation
 from mutirao.sql.store.locking import RowLocking, applied
+from mutirao.sql.store.reading import SqlReading
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 from mutirao.sql.store.webhooks import SqlWebhooks
@@ -63,7 +65,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
+class SqlStore(
+    SqlRecords, SqlReading, SqlAudit, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting
+):
     """The jobs in a SQL database.
 
     Parameters:

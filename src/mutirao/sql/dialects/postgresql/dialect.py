@@ -32,9 +32,9 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import TIMESTAMP, insert
 
+from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import Scalar
 from mutirao.model.topics.topics import patterns_of, topic_of
 from mutirao.notifiers.postgresql import CHANNEL, ENDS_CHANNEL, PostgresqlNotifier
 from mutirao.ports import Notifier
@@ -55,6 +55,11 @@ from mutirao.sql.schema.types import Timestamp
 # as a thousand take.
 _FURTHER_AT_ONCE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
+_LOOK_UP = text(
+    "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
+    " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
+    " set_config('statement_timeout', :milliseconds, true)"
+)
 # What JSON has as text and PostgreSQL has not: half a character, or NUL.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _NO_TEXT = r"\\u(0000|[dD][89a-fA-F])"
@@ -90,6 +95,14 @@ class PostgreSQL(Dialect):
         """Return the notifier that listens on the channel of ended jobs."""
         return PostgresqlNotifier(place.url, in_set(ENDS_CHANNEL, place.schema), place.opened)
 
+    def look_up(self, conn: Connection, seconds: float) -> None:
+        """Leave the planner the way by index; it would read all of a table of a few hundred MB."""
+        conn.execute(_LOOK_UP, {"milliseconds": f"{seconds * 1000:.0f}"})
+
+    def fenced(self, query: Select[Any]) -> Select[Any]:
+        """Put the planner's fence around it."""
+        return query.offset(0)
+
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""
         timestamp = TIMESTAMP(timezone=True)
@@ -107,6 +120,11 @@ class PostgreSQL(Dialect):
         """Search the array."""
         each = func.json_array_elements_text(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_array_elements_text(tags).table_valued("value")
+        return exists(select(each).where(self.is_like(each.c.value, pattern)))
 
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar

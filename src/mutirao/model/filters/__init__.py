@@ -1,0 +1,1 @@
+"""The language of filters: which jobs are meant, as one text for everybody."""
