@@ -1,0 +1,209 @@
+"""The commands that forms give. Each checks itself who may give it, on which jobs, and then acts.
+
+A command answers with the way back to the page, which tells what came of it: a page that is loaded
+again acts on nothing.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, replace
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from mutirao.errors import MutiraoError, StoreError
+from mutirao.model.filters.filter import parse
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.lengths import length
+from mutirao.tasks.options import ChangeTerms, change_of
+from mutirao.web.access import Role, check
+from mutirao.web.forms import Fields, Misread, form_of
+from mutirao.web.texts.language import LANGUAGES
+from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Said, Visit
+
+Run = Callable[[Visit, Fields], Awaitable[Said]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the role that it needs, and whether it is about more than some jobs."""
+
+    role: Role
+    run: Run
+    whole: bool = True
+
+
+async def act(visit: Visit) -> Response:
+    """Give the command that the path names; tell on the page it came from what became of it."""
+    command = COMMANDS.get(visit.request.path_params["name"])
+    if command is None:
+        raise HTTPException(404)
+    check(visit.access, command.role, whole=command.whole)
+    form = await form_of(visit.request)
+    try:
+        said = await command.run(visit, form)
+    except StoreError:
+        raise
+    except MutiraoError as refused:
+        said = Said("failed.told", detail=visit.site.blanking.text(str(refused)))
+    visit.site.readings.forget()
+    return visit.back(form.text("back"), said)
+
+
+async def prefer(visit: Visit) -> Response:
+    """Keep how somebody likes the pages in the browser."""
+    check(visit.access, Role.READ)
+    form = await form_of(visit.request)
+    response = visit.back(form.text("back"))
+    for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
+        chosen = form.text(cookie.removeprefix("mutirao_"), 20)
+        if chosen in known:
+            visit.remember(response, cookie, chosen)
+    return response
+
+
+# On jobs
+
+
+def _chosen(visit: Visit, form: Fields) -> JobFilter:
+    """Return the jobs that were chosen, of those that whoever acts may see."""
+    ids = form.ids()
+    if not ids:
+        raise Misread("refused.no_ids")
+    return replace(parse(visit.access.only).at(visit.now, limit=None), ids=ids)
+
+
+def _done(key: str, which: JobFilter, reached: list[int]) -> Said:
+    """Return what came of a command on jobs: how many it has reached of those that were named."""
+    if not reached:
+        return Said(f"failed.{key}")
+    asked = len(which.ids or ())
+    return Said(f"done.{key}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+
+
+async def _retry(visit: Visit, form: Fields) -> Said:
+    which = _chosen(visit, form)
+    return _done("retry", which, await visit.desk.store.run_now(which))
+
+
+async def _cancel(visit: Visit, form: Fields) -> Said:
+    which = _chosen(visit, form)
+    return _done("cancel", which, await visit.desk.store.cancel(which))
+
+
+async def _redrive(visit: Visit, form: Fields) -> Said:
+    which = _chosen(visit, form)
+    return _done("redrive", which, await visit.desk.store.redrive(which))
+
+
+async def _change(visit: Visit, form: Fields) -> Said:
+    new: ChangeTerms = {}
+    if priority := form.text("priority", 10):
+        new["priority"] = _whole(priority)
+    if queue := form.text("queue", 200):
+        new["queue"] = queue
+    if delay := form.text("delay", 20):
+        try:
+            new["delay"] = length(delay)
+        except ValueError:
+            raise Misread("refused.bad_length") from None
+    if not new:
+        return Said("failed.no_change")
+    which = _chosen(visit, form)
+    return _done("change", which, await visit.desk.store.change(which, change_of(new)))
+
+
+def _whole(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise Misread("refused.bad_number")
+    return int(text)
+
+
+# On queues and tasks
+
+
+async def _pause(visit: Visit, form: Fields) -> Said:
+    await visit.desk.limits.apause(queue=_name(form, "queue"))
+    return Said("done.pause", detail=form.text("queue"))
+
+
+async def _resume(visit: Visit, form: Fields) -> Said:
+    await visit.desk.limits.aresume(queue=_name(form, "queue"))
+    return Said("done.resume", detail=form.text("queue"))
+
+
+def _name(form: Fields, field: str) -> str:
+    name = form.text(field, 200)
+    if not name:
+        raise Misread("refused.no_name")
+    return name
+
+
+# On schedules
+
+
+async def _run_schedule(visit: Visit, form: Fields) -> Said:
+    made = await visit.desk.schedules.arun_now(_name(form, "schedule"))
+    return Said("done.run_schedule", detail=str(made.id))
+
+
+async def _pause_schedule(visit: Visit, form: Fields) -> Said:
+    name, reason = _name(form, "schedule"), form.text("reason", 500)
+    await visit.desk.schedules.apause(name, reason=reason or None)
+    return Said("done.pause", detail=name)
+
+
+async def _resume_schedule(visit: Visit, form: Fields) -> Said:
+    name = _name(form, "schedule")
+    await visit.desk.schedules.aresume(name)
+    return Said("done.resume", detail=name)
+
+
+# On subscriptions and endpoints
+
+
+async def _disable(visit: Visit, form: Fields) -> Said:
+    name = _name(form, "subscription")
+    await visit.desk.subscriptions.adisable(name)
+    return Said("done.disable", detail=name)
+
+
+async def _enable(visit: Visit, form: Fields) -> Said:
+    name = _name(form, "subscription")
+    await visit.desk.subscriptions.aenable(name)
+    return Said("done.enable", detail=name)
+
+
+async def _pause_endpoint(visit: Visit, form: Fields) -> Said:
+    name = _name(form, "endpoint")
+    await visit.desk.endpoints.apause(name)
+    return Said("done.pause", detail=name)
+
+
+async def _resume_endpoint(visit: Visit, form: Fields) -> Said:
+    name = _name(form, "endpoint")
+    await visit.desk.endpoints.aresume(name)
+    return Said("done.resume", detail=name)
+
+
+async def _test_endpoint(visit: Visit, form: Fields) -> Said:
+    made = await visit.desk.endpoints.atest(_name(form, "endpoint"))
+    return Said("done.test", detail=str(made.id))
+
+
+COMMANDS: Mapping[str, Command] = {
+    "retry": Command(Role.ACT, _retry, whole=False),
+    "cancel": Command(Role.ACT, _cancel, whole=False),
+    "redrive": Command(Role.ACT, _redrive, whole=False),
+    "change": Command(Role.ACT, _change, whole=False),
+    "run-schedule": Command(Role.ACT, _run_schedule),
+    "pause-queue": Command(Role.ADMIN, _pause),
+    "resume-queue": Command(Role.ADMIN, _resume),
+    "pause-schedule": Command(Role.ADMIN, _pause_schedule),
+    "resume-schedule": Command(Role.ADMIN, _resume_schedule),
+    "disable-subscription": Command(Role.ADMIN, _disable),
+    "enable-subscription": Command(Role.ADMIN, _enable),
+    "pause-endpoint": Command(Role.ADMIN, _pause_endpoint),
+    "resume-endpoint": Command(Role.ADMIN, _resume_endpoint),
+    "test-endpoint": Command(Role.ADMIN, _test_endpoint),
+}

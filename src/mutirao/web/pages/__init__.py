@@ -1,0 +1,29 @@
+"""The pages: one file for each, with its template beside it."""
+
+from mutirao.web.pages import (
+    endpoints,
+    error_groups,
+    findings,
+    job,
+    jobs,
+    limits,
+    overview,
+    queues,
+    schedules,
+    subscriptions,
+    workers,
+)
+
+PAGES = (
+    overview.PAGE,
+    jobs.PAGE,
+    error_groups.PAGE,
+    queues.PAGE,
+    schedules.PAGE,
+    workers.PAGE,
+    limits.PAGE,
+    subscriptions.PAGE,
+    endpoints.PAGE,
+    findings.PAGE,
+    job.PAGE,
+)
