@@ -11,6 +11,7 @@ from mutirao_conformance.endpoints import EndpointsContract
 from mutirao_conformance.enqueueing import EnqueueingContract
 from mutirao_conformance.fairness import FairnessContract
 from mutirao_conformance.federation import FederationContract
+from mutirao_conformance.filtering import FilterContract
 from mutirao_conformance.finding import FindContract
 from mutirao_conformance.graphs import GraphsContract
 from mutirao_conformance.held import HeldContract
@@ -50,6 +51,7 @@ class StoreContract(
     LeaseContract,
     RecordsContract,
     FindContract,
+    FilterContract,
     CountsContract,
     CancelContract,
     SchedulesContract,

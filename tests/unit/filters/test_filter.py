@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mutirao.errors import InvalidFilter
-from mutirao.model.filters.conditions import Between, Exactly, Like, Subject, Term
+from mutirao.model.filters.conditions import Aspect, Between, Exactly, Like, Term
 from mutirao.model.filters.filter import MAX_TERMS, MAX_TEXT, MAX_VALUES, Filter, joined, parse
 from mutirao.model.filters.qualifiers import MOST_NUMBER, MOST_STARS, QUALIFIERS
 from mutirao.model.jobs.job import JobState
@@ -38,48 +38,50 @@ def terms(text: str) -> list[Term]:
     return list(parse(text).at(NOW).terms or ())
 
 
-def one(subject: Subject, *values: object, **rest: object) -> list[Term]:
+def one(aspect: Aspect, *values: object, **rest: object) -> list[Term]:
     """Return a list of one term."""
-    return [Term(subject, values, **rest)]  # type: ignore[arg-type]
+    return [Term(aspect, values, **rest)]  # type: ignore[arg-type]
 
 
 READ: list[tuple[str, list[Term]]] = [
     ("", []),
     ("  \t ", []),
-    ("state:dead", one(Subject.STATE, Exactly("dead"))),
-    ("state:dead,ready", one(Subject.STATE, Exactly("dead"), Exactly("ready"))),
-    ("-state:dead", one(Subject.STATE, Exactly("dead"), negated=True)),
-    ("task:send_*", one(Subject.TASK, Like("send_*"))),
-    ('task:"send_*"', one(Subject.TASK, Exactly("send_*"))),
-    ("task:a**b", one(Subject.TASK, Like("a*b"))),
-    ("queue:mail,video", one(Subject.QUEUE, Exactly("mail"), Exactly("video"))),
-    ('tenant:"5"', one(Subject.TENANT, Exactly("5"))),
-    ("tenant:5", one(Subject.TENANT, Exactly("5"))),
-    (r'key:"a \"b\" \\ c, d"', one(Subject.KEY, Exactly(r'a "b" \ c, d'))),
-    (r'key:"a\b"', one(Subject.KEY, Exactly(r"a\b"))),
-    ("key:a:b", one(Subject.KEY, Exactly("a:b"))),
-    ("arg.order_id:7", one(Subject.ARG, Exactly(7), name="order_id")),
-    ('arg.order.id:"7"', one(Subject.ARG, Exactly("7"), name="order.id")),
-    ('arg."a b:c":x', one(Subject.ARG, Exactly("x"), name="a b:c")),
-    ("arg.a:true,null,1.5", one(Subject.ARG, Exactly(True), Exactly(None), Exactly(1.5), name="a")),
-    ("error:Timeout", one(Subject.ERROR, Exactly("Timeout"))),
-    ("id:7..90", one(Subject.ID, Between(7, 90))),
-    ("id:7..7", one(Subject.ID, Exactly(7))),
-    ("id:7..,..3,9", one(Subject.ID, Between(7, None), Between(None, 3), Exactly(9))),
-    ("7 state:dead", [*one(Subject.ID, Exactly(7)), *one(Subject.STATE, Exactly("dead"))]),
-    ("attempt:>3", one(Subject.ATTEMPT, Between(4, None))),
-    ("attempt:>=3", one(Subject.ATTEMPT, Between(3, None))),
-    ("attempt:<3", one(Subject.ATTEMPT, Between(None, 2))),
-    ("priority:<=-3", one(Subject.PRIORITY, Between(None, -3))),
-    ("older:2h", one(Subject.ENQUEUED, Between(None, NOW - timedelta(hours=2)))),
-    ("newer:2h", one(Subject.ENQUEUED, Between(NOW - timedelta(hours=2), None))),
+    ("state:dead", one(Aspect.STATE, Exactly("dead"))),
+    ("state:dead,ready", one(Aspect.STATE, Exactly("dead"), Exactly("ready"))),
+    ("-state:dead", one(Aspect.STATE, Exactly("dead"), negated=True)),
+    ("task:send_*", one(Aspect.TASK, Like("send_*"))),
+    ('task:"send_*"', one(Aspect.TASK, Exactly("send_*"))),
+    ("task:a**b", one(Aspect.TASK, Like("a*b"))),
+    ("queue:mail,video", one(Aspect.QUEUE, Exactly("mail"), Exactly("video"))),
+    ('tenant:"5"', one(Aspect.TENANT, Exactly("5"))),
+    ("tenant:5", one(Aspect.TENANT, Exactly("5"))),
+    (r'key:"a \"b\" \\ c, d"', one(Aspect.KEY, Exactly(r'a "b" \ c, d'))),
+    (r'key:"a\b"', one(Aspect.KEY, Exactly(r"a\b"))),
+    ("key:a:b", one(Aspect.KEY, Exactly("a:b"))),
+    ("arg.order_id:7", one(Aspect.ARG, Exactly(7), name="order_id")),
+    ('arg.order.id:"7"', one(Aspect.ARG, Exactly("7"), name="order.id")),
+    ('arg."a b:c":x', one(Aspect.ARG, Exactly("x"), name="a b:c")),
+    ("arg.a:true,null,1.5", one(Aspect.ARG, Exactly(True), Exactly(None), Exactly(1.5), name="a")),
+    ("error:Timeout", one(Aspect.ERROR, Exactly("Timeout"))),
+    ("id:7..90", one(Aspect.ID, Between(7, 90))),
+    ("id:7..7", one(Aspect.ID, Exactly(7))),
+    ("id:7..,..3,9", one(Aspect.ID, Between(7, None), Between(None, 3), Exactly(9))),
+    ("7 state:dead", [*one(Aspect.ID, Exactly(7)), *one(Aspect.STATE, Exactly("dead"))]),
+    ("7..9,12", one(Aspect.ID, Between(7, 9), Exactly(12))),
+    ("-7", one(Aspect.ID, Exactly(7), negated=True)),
+    ("attempt:>3", one(Aspect.ATTEMPT, Between(4, None))),
+    ("attempt:>=3", one(Aspect.ATTEMPT, Between(3, None))),
+    ("attempt:<3", one(Aspect.ATTEMPT, Between(None, 2))),
+    ("priority:<=-3", one(Aspect.PRIORITY, Between(None, -3))),
+    ("older:2h", one(Aspect.ENQUEUED, Between(None, NOW - timedelta(hours=2)))),
+    ("newer:2h", one(Aspect.ENQUEUED, Between(NOW - timedelta(hours=2), None))),
     (
         "after:2026-11-21T10:00:00-03:00",
-        one(Subject.ENQUEUED, Between(datetime(2026, 11, 21, 13, tzinfo=UTC), None)),
+        one(Aspect.ENQUEUED, Between(datetime(2026, 11, 21, 13, tzinfo=UTC), None)),
     ),
     (
         "before:2026-11-21",
-        one(Subject.ENQUEUED, Between(None, datetime(2026, 11, 21, tzinfo=UTC))),
+        one(Aspect.ENQUEUED, Between(None, datetime(2026, 11, 21, tzinfo=UTC))),
     ),
 ]  # fmt: skip
 

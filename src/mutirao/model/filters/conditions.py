@@ -13,7 +13,7 @@ Scalar: TypeAlias = str | int | float | bool | None  # in JSON
 Bound: TypeAlias = int | datetime | None  # None: no bound on this side
 
 
-class Subject(StrEnum):
+class Aspect(StrEnum):
     """What a term looks at."""
 
     STATE = "state"
@@ -66,7 +66,7 @@ class Term:
     `name`: of the argument, with dots on the way into objects.
     """
 
-    subject: Subject
+    aspect: Aspect
     values: tuple[Value, ...]
     negated: bool = False
     name: str = ""

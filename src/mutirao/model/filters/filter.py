@@ -5,18 +5,19 @@ and its values, of which one has to. The same text selects on pages, in the API,
 and for actions on many jobs. Reading it is bounded, and raises nothing but InvalidFilter.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
 from mutirao.errors import InvalidFilter
-from mutirao.model.filters.conditions import Between, Exactly, Like, Subject, Term
+from mutirao.model.filters.conditions import Aspect, Between, Exactly, Like, Term
 from mutirao.model.filters.qualifiers import (
     EARLIEST,
     QUALIFIERS,
     Age,
     Qualifier,
-    Unfit,
+    UnfitValue,
     Word,
     Written,
     did_you_mean,
@@ -30,11 +31,12 @@ from mutirao.model.jobs.records import JobFilter
 MAX_TEXT = 2_000  # characters
 MAX_TERMS = 30
 MAX_VALUES = 50  # of a term
+_IDS = re.compile(r"[0-9]+(?:\.\.[0-9]*)?")  # which need no qualifier
 _ENDS = '",'  # what no word has in it, beside spaces
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SaidTerm:
     """A term as it was said: its qualifier, its values, and the argument's name, if it is one."""
 
     qualifier: str
@@ -51,9 +53,9 @@ class Said:
 
     def at(self, now: datetime) -> Term:
         """Return the term as the store takes it."""
-        subject = QUALIFIERS[self.qualifier].subject
+        aspect = QUALIFIERS[self.qualifier].aspect
         values = tuple(_resolved(self.qualifier, value, now) for value in self.values)
-        return Term(subject, values, self.negated, self.name)
+        return Term(aspect, values, self.negated, self.name)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class Filter:
     It is false if it has no terms, and means all jobs then.
     """
 
-    terms: tuple[Said, ...] = ()
+    terms: tuple[SaidTerm, ...] = ()
 
     def __str__(self) -> str:
         """Return its text."""
@@ -122,7 +124,7 @@ def parse(text: str) -> Filter:
     return Filter(_once(_Reader(text).terms()))
 
 
-def _once(terms: Iterable[Said]) -> tuple[Said, ...]:
+def _once(terms: Iterable[SaidTerm]) -> tuple[SaidTerm, ...]:
     """Return terms without repetitions; by their texts, as for Python 1 is True."""
     return tuple({str(each): each for each in terms}.values())
 
@@ -140,7 +142,7 @@ class _Reader:
         self.text = text
         self.at = 0
 
-    def terms(self) -> Iterator[Said]:
+    def terms(self) -> Iterator[SaidTerm]:
         """Yield the terms."""
         number = 0
         while self._skip_spaces():
@@ -149,7 +151,7 @@ class _Reader:
                 raise _refusal(f"there are more than {MAX_TERMS} terms; leave some out", self.at)
             yield self._term()
 
-    def _term(self) -> Said:
+    def _term(self) -> SaidTerm:
         start = self.at
         negated = self._take("-")
         named = self.at
@@ -160,7 +162,7 @@ class _Reader:
         if negated and qualifier.one:
             other = {"older": "newer", "newer": "older", "before": "after", "after": "before"}
             raise _refusal(f"-{qualifier.name} is said as {other[qualifier.name]}", start)
-        return Said(qualifier.name, tuple(self._values(qualifier)), negated, name)
+        return SaidTerm(qualifier.name, tuple(self._values(qualifier)), negated, name)
 
     def _head(self) -> str:
         """Read what stands before a colon; the name of an argument may be quoted."""
@@ -172,14 +174,12 @@ class _Reader:
             return head + self._quoted()
         return head
 
-    def _bare(self, head: str, start: int, negated: bool) -> Said:
-        if self._here() == "" or self._here().isspace():
-            if head.isascii() and head.isdigit():
-                return Said("id", (self._read(QUALIFIERS["id"], Word(head), start),), negated)
-            if head in QUALIFIERS:
-                raise _refusal(
-                    f"{head!r} has no value; write {_example(QUALIFIERS[head])}", self.at
-                )
+    def _bare(self, head: str, start: int, negated: bool) -> SaidTerm:
+        if _IDS.fullmatch(head):
+            self.at -= len(head)
+            return SaidTerm("id", tuple(self._values(QUALIFIERS["id"])), negated)
+        if head in QUALIFIERS:
+            raise _refusal(f"{head!r} has no value; write {_example(QUALIFIERS[head])}", self.at)
         if not head:
             raise _refusal(
                 f"expected a qualifier, such as state: or task:, not {self._here()!r}", self.at
@@ -249,7 +249,7 @@ class _Reader:
     def _read(self, qualifier: Qualifier, word: Word, start: int) -> Written:
         try:
             return qualifier.read(word)
-        except Unfit as unfit:
+        except UnfitValue as unfit:
             raise _refusal(str(unfit), start) from None
 
     def _skip_spaces(self) -> bool:
@@ -271,7 +271,7 @@ def _refusal(why: str, position: int) -> InvalidFilter:
 
 
 def _example(qualifier: Qualifier) -> str:
-    name = "arg.order_id" if qualifier.subject is Subject.ARG else qualifier.name
+    name = "arg.order_id" if qualifier.aspect is Aspect.ARG else qualifier.name
     return f"{name}:{qualifier.example}"
 
 

@@ -1,6 +1,6 @@
 """The qualifiers of the filter language, and how the values behind each are read and written.
 
-Every reading raises `Unfit`, which knows nothing of positions; `filter` adds them.
+Every reading raises `UnfitValue`, which knows nothing of positions; `filter` adds them.
 """
 
 import re
@@ -11,7 +11,7 @@ from difflib import get_close_matches
 from math import isfinite
 from types import MappingProxyType
 
-from mutirao.model.filters.conditions import Between, Exactly, Like, Scalar, Subject, Value
+from mutirao.model.filters.conditions import Aspect, Between, Exactly, Like, Scalar, Value
 from mutirao.model.jobs.states import JobState
 from mutirao.model.lengths import is_length, length
 
@@ -31,7 +31,7 @@ _ELSEWHERE = MappingProxyType(
 _UNITS = ((604_800, "w"), (86_400, "d"), (3_600, "h"), (60, "m"))
 
 
-class Unfit(ValueError):
+class UnfitValue(ValueError):
     """A value that a qualifier cannot have; the message says what it can have."""
 
 
@@ -62,7 +62,7 @@ class Qualifier:
     """
 
     name: str
-    subject: Subject
+    aspect: Aspect
     read: Read
     help: str
     example: str
@@ -75,7 +75,7 @@ def _text(word: Word) -> Written:
         return Exactly(word.text)
     pattern = re.sub(r"\*+", "*", word.text)
     if pattern.count("*") > MOST_STARS:
-        raise Unfit(f"{word.text!r} has more than {MOST_STARS} stars; write fewer")
+        raise UnfitValue(f"{word.text!r} has more than {MOST_STARS} stars; write fewer")
     return Like(pattern)
 
 
@@ -84,7 +84,7 @@ def _state(word: Word) -> Written:
         return Exactly(str(JobState(word.text)))
     except ValueError:
         known = ", ".join(JobState)
-        raise Unfit(
+        raise UnfitValue(
             f"no job is ever {word.text!r:.60}{_state_meant(word.text)}; the states are {known}"
         ) from None
 
@@ -96,7 +96,9 @@ def _state_meant(text: str) -> str:
 
 def _integer(text: str) -> int:
     if _INTEGER.fullmatch(text) is None or abs(int(text)) > MOST_NUMBER:
-        raise Unfit(f"{text!r} is no whole number; write 7, 7..90, >3 or <=3, up to {MOST_NUMBER}")
+        raise UnfitValue(
+            f"{text!r} is no whole number; write 7, 7..90, >3 or <=3, up to {MOST_NUMBER}"
+        )
     return int(text)
 
 
@@ -109,7 +111,7 @@ def _number(word: Word) -> Written:
         return Exactly(_integer(word.text))
     low, _, high = word.text.partition("..")
     if not low and not high:
-        raise Unfit("'..' has no number; write 7..90, 7.. or ..90")
+        raise UnfitValue("'..' has no number; write 7..90, 7.. or ..90")
     return _range(_integer(low) if low else None, _integer(high) if high else None)
 
 
@@ -121,7 +123,7 @@ def _compared(sign: str, number: int) -> Written:
 
 def _range(low: int | None, high: int | None) -> Written:
     if low is not None and high is not None and low > high:
-        raise Unfit(f"{low}..{high} holds no number; write the smaller one first")
+        raise UnfitValue(f"{low}..{high} holds no number; write the smaller one first")
     return Exactly(low) if low == high else Between(low, high)
 
 
@@ -132,12 +134,14 @@ def _scalar(word: Word) -> Written:
     if word.text in _WORDS:
         return Exactly(_WORDS[word.text])
     if "*" in word.text:
-        raise Unfit(f"{word.text!r}: no pattern fits an argument; quote it if the star is meant")
+        raise UnfitValue(
+            f"{word.text!r}: no pattern fits an argument; quote it if the star is meant"
+        )
     if _NUMBER.fullmatch(word.text) is None:
         return Exactly(word.text)
     found = _json_number(word.text)
     if found is None:
-        raise Unfit(f"{word.text!r} is too large a number; quote it if it is a text")
+        raise UnfitValue(f"{word.text!r} is too large a number; quote it if it is a text")
     return Exactly(found)
 
 
@@ -151,11 +155,11 @@ def _json_number(text: str) -> Scalar:
 
 def _age(word: Word) -> Written:
     if not is_length(word.text):
-        raise Unfit(f"{word.text!r} is no length of time; write 90s, 15m, 2h or 7d")
+        raise UnfitValue(f"{word.text!r} is no length of time; write 90s, 15m, 2h or 7d")
     try:
         return Age(length(word.text))
     except ValueError as unfit:
-        raise Unfit(str(unfit)) from None
+        raise UnfitValue(str(unfit)) from None
 
 
 def _moment(word: Word) -> datetime:
@@ -165,13 +169,13 @@ def _moment(word: Word) -> datetime:
             found = found.replace(tzinfo=UTC)
         moment = None if found.tzinfo is None else found.astimezone(UTC)
     except (ValueError, OverflowError):
-        raise Unfit(
+        raise UnfitValue(
             f"{word.text!r} is no moment; write 2026-11-21T13:44:28Z, or 2026-11-21"
         ) from None
     if moment is None:
-        raise Unfit(f"{word.text!r} has no time zone; add Z for UTC, or an offset like -03:00")
+        raise UnfitValue(f"{word.text!r} has no time zone; add Z for UTC, or an offset like -03:00")
     if moment < EARLIEST:
-        raise Unfit(f"{word.text!r} is before 1970; write a later moment")
+        raise UnfitValue(f"{word.text!r} is before 1970; write a later moment")
     return moment
 
 
@@ -185,25 +189,25 @@ def _after(word: Word) -> Written:
 
 def _all() -> tuple[Qualifier, ...]:
     return (
-        Qualifier("state", Subject.STATE, _state, "the state", "dead"),
-        Qualifier("task", Subject.TASK, _text, "the task's name", "send_*"),
-        Qualifier("queue", Subject.QUEUE, _text, "the queue", "mail"),
-        Qualifier("error", Subject.ERROR, _text, "the class of the last error", "Timeout"),
-        Qualifier("message", Subject.MESSAGE, _text, "how that error's text begins", "*refused*"),
-        Qualifier("tag", Subject.TAG, _text, "one of the tags", "nightly"),
-        Qualifier("key", Subject.KEY, _text, "the unique key", "invoice-7"),
-        Qualifier("tenant", Subject.TENANT, _text, "whose job it is", "acme"),
-        Qualifier("group", Subject.GROUP, _text, "the group of the tenant", "eu"),
-        Qualifier("arg", Subject.ARG, _scalar, "an argument: arg.NAME", "7"),
-        Qualifier("id", Subject.ID, _number, "the job's id", "7..90"),
-        Qualifier("graph", Subject.GRAPH, _number, "the graph's id", "7"),
-        Qualifier("worker", Subject.WORKER, _number, "the id of the worker that has it", "3"),
-        Qualifier("priority", Subject.PRIORITY, _number, "the priority", "<0"),
-        Qualifier("attempt", Subject.ATTEMPT, _number, "how often it was attempted", ">3"),
-        Qualifier("older", Subject.ENQUEUED, _age, "enqueued longer ago than this", "2h", True),
-        Qualifier("newer", Subject.ENQUEUED, _age, "enqueued since then", "15m", True),
-        Qualifier("before", Subject.ENQUEUED, _before, "enqueued before", "2026-11-21", True),
-        Qualifier("after", Subject.ENQUEUED, _after, "enqueued at or after", "2026-11-21", True),
+        Qualifier("state", Aspect.STATE, _state, "the state", "dead"),
+        Qualifier("task", Aspect.TASK, _text, "the task's name", "send_*"),
+        Qualifier("queue", Aspect.QUEUE, _text, "the queue", "mail"),
+        Qualifier("error", Aspect.ERROR, _text, "the class of the last error", "Timeout"),
+        Qualifier("message", Aspect.MESSAGE, _text, "how that error's text begins", "*refused*"),
+        Qualifier("tag", Aspect.TAG, _text, "one of the tags", "nightly"),
+        Qualifier("key", Aspect.KEY, _text, "the unique key", "invoice-7"),
+        Qualifier("tenant", Aspect.TENANT, _text, "whose job it is", "acme"),
+        Qualifier("group", Aspect.GROUP, _text, "the group of the tenant", "eu"),
+        Qualifier("arg", Aspect.ARG, _scalar, "an argument: arg.NAME", "7"),
+        Qualifier("id", Aspect.ID, _number, "the job's id", "7..90"),
+        Qualifier("graph", Aspect.GRAPH, _number, "the graph's id", "7"),
+        Qualifier("worker", Aspect.WORKER, _number, "the id of the worker that has it", "3"),
+        Qualifier("priority", Aspect.PRIORITY, _number, "the priority", "<0"),
+        Qualifier("attempt", Aspect.ATTEMPT, _number, "how often it was attempted", ">3"),
+        Qualifier("older", Aspect.ENQUEUED, _age, "enqueued longer ago than this", "2h", True),
+        Qualifier("newer", Aspect.ENQUEUED, _age, "enqueued since then", "15m", True),
+        Qualifier("before", Aspect.ENQUEUED, _before, "enqueued before", "2026-11-21", True),
+        Qualifier("after", Aspect.ENQUEUED, _after, "enqueued at or after", "2026-11-21", True),
     )
 
 

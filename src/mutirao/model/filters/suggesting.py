@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import islice
 
-from mutirao.model.filters.conditions import Subject
+from mutirao.model.filters.conditions import Aspect
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.filters.qualifiers import QUALIFIERS, quoted
 from mutirao.model.jobs.states import JobState
@@ -81,7 +81,7 @@ def _start_of_term(text: str, end: int) -> int:
 def _qualifiers(word: str, start: int, end: int) -> Iterator[Suggestion]:
     for name in _likely(word, QUALIFIERS):
         qualifier = QUALIFIERS[name]
-        after = "." if qualifier.subject is Subject.ARG else ":"
+        after = "." if qualifier.aspect is Aspect.ARG else ":"
         yield Suggestion(f"{name}{after}", start, end, qualifier.help)
 
 
@@ -89,22 +89,22 @@ def _values(qualifier: str, begun: str, end: int, known: Known) -> Iterator[Sugg
     found = QUALIFIERS.get(qualifier.partition(".")[0])
     if found is None:
         return
-    names = _names(found.subject, known)
+    names = _names(found.aspect, known)
     for name in _likely(begun.removeprefix('"'), names):
         yield Suggestion(quoted(name), end - len(begun), end)
     if not begun and not names:
         yield Suggestion(found.example, end, end, f"for example: {found.help}")
 
 
-def _names(subject: Subject, known: Known) -> tuple[str, ...]:
-    names: dict[Subject, tuple[str, ...]] = {
-        Subject.STATE: tuple(map(str, JobState)),
-        Subject.QUEUE: known.queues,
-        Subject.TASK: known.tasks,
-        Subject.TAG: known.tags,
-        Subject.ERROR: known.errors,
+def _names(aspect: Aspect, known: Known) -> tuple[str, ...]:
+    names: dict[Aspect, tuple[str, ...]] = {
+        Aspect.STATE: tuple(map(str, JobState)),
+        Aspect.QUEUE: known.queues,
+        Aspect.TASK: known.tasks,
+        Aspect.TAG: known.tags,
+        Aspect.ERROR: known.errors,
     }
-    return names.get(subject, ())[:MOST_NAMES]
+    return names.get(aspect, ())[:MOST_NAMES]
 
 
 def _likely(typed: str, names: Iterable[str]) -> Iterator[str]:

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, TypedDict
 
 from mutirao.errors import InvalidFilter
 from mutirao.model.deploys import Served
-from mutirao.model.filters.conditions import Exactly, Scalar, Subject, Term
+from mutirao.model.filters.conditions import Aspect, Exactly, Scalar, Term
 from mutirao.model.jobs.job import JobState, OutcomeKind
 
 MAX_INTEGER = 2**63 - 1  # the largest integer that databases store
@@ -153,7 +153,7 @@ class JobFilter:
     def any_state(self) -> frozenset[JobState] | None:
         """The states that match; None: all."""
         given = self.states if self.state is None else (self.state,)
-        said = [each for each in self.terms or () if each.subject is Subject.STATE]
+        said = [each for each in self.terms or () if each.aspect is Aspect.STATE]
         if given is None and not said:
             return None
         found = frozenset(JobState if given is None else given)
@@ -166,7 +166,7 @@ class JobFilter:
     def named(self) -> bool:
         """True if it names jobs by their ids, one by one."""
         return self.ids is not None or any(
-            each.subject is Subject.ID
+            each.aspect is Aspect.ID
             and not each.negated
             and all(isinstance(value, Exactly) for value in each.values)
             for each in self.terms or ()

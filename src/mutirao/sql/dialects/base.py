@@ -4,6 +4,7 @@ Its methods return expressions for the statements that are said once for all dat
 more to it is in its parts: `connecting`, `intake`, `rules`, `admin`.
 """
 
+import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
@@ -41,6 +42,12 @@ from mutirao.sql.rules.base import Rules
 from mutirao.sql.schema.tables import live
 
 Id = TypeVar("Id", int, str)
+LIKE_ESCAPE = "!"
+
+
+def like_pattern(pattern: str) -> str:
+    """Return a pattern with `*` as one of LIKE, where nothing else has a meaning."""
+    return re.sub("([!%_])", rf"{LIKE_ESCAPE}\1", pattern).replace("*", "%")
 
 
 class Dialect(ABC):
@@ -93,6 +100,14 @@ class Dialect(ABC):
     @abstractmethod
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Return whether a JSON array of texts, or NULL, holds `tag`."""
+
+    @abstractmethod
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Return whether a JSON array of texts, or NULL, holds one that fits; see `is_like`."""
+
+    def is_like(self, column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Return whether a text fits a pattern, in which `*` is any characters, or none."""
+        return column.like(like_pattern(pattern), escape=LIKE_ESCAPE)
 
     @abstractmethod
     def has_argument(

@@ -45,7 +45,7 @@ from mutirao.sql.statements import (
     webhooks,
 )
 from mutirao.sql.statements.cancelling import cancel_waiting
-from mutirao.sql.statements.records import is_one_of, matching
+from mutirao.sql.statements.finding.matching import is_one_of, matching
 
 log = logging.getLogger(__name__)
 Moment = ColumnElement[datetime]
@@ -194,7 +194,7 @@ def _finished(conn: Connection, which: JobFilter) -> Sequence[int]:
     Dead ones, unless the filter says which: by ids or by state.
     """
     found = select(views.jobs.c.id)
-    if which.ids is not None:
+    if which.named:
         found = found.where(views.jobs.c.state.in_(sorted(FINAL_STATES)))
     else:
         again = tables.job.alias("again")

@@ -5,26 +5,21 @@ same name in `mutirao.ports.Store`. None of them writes.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import reduce
 from typing import Any
 
 from sqlalchemy import (
     Column,
-    ColumnElement,
     Connection,
     Select,
     Text,
     and_,
     cast,
-    func,
-    or_,
     select,
 )
 
 from mutirao.errors import UnknownGraph, UnknownJob
-from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import JobState, Lane, OutcomeKind
 from mutirao.model.jobs.records import (
     AttemptRecord,
@@ -39,11 +34,11 @@ from mutirao.model.jobs.records import (
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.limits.fairness import queue_of
 from mutirao.model.row_json import shown
-from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import webhook_attempt
+from mutirao.sql.statements.finding.matching import matching
 
 _JOB = [
     column for column in views.jobs.c if column.name not in ("duration", "run", "fingerprint")
@@ -210,88 +205,6 @@ def _to_step(row: Any, after: dict[int, list[int]]) -> StepRecord:
 def _to_graph(row: Any, steps: tuple[StepRecord, ...] = ()) -> GraphRecord:
     values = _of(row, views.graphs.c)
     return GraphRecord(**values | {"state": GraphState(values["state"])}, steps=steps)
-
-
-def _is_error(column: Column[Any], name: str) -> ColumnElement[bool]:
-    """Return the condition that an error is of a class, named with its module or without it."""
-    end = func.substr(column, func.char_length(column) - len(name))
-    return or_(column == name, end == f".{name}")
-
-
-def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
-    """Return the condition of a filter on the view of jobs, without its limit."""
-    view, admin = views.jobs.c, dialect_of(conn.dialect)
-    conditions: list[ColumnElement[bool]] = [
-        column == value
-        for column, value in (
-            (view.queue, which.queue),
-            (view.task, which.task),
-            (view.tenant, which.tenant),
-            (view.group, which.group),
-        )
-        if value is not None
-    ]
-    conditions += [
-        _is_error(view.error_type, name) for name in (which.error_type,) if name is not None
-    ]
-    if (states := which.any_state) is not None:
-        conditions.append(_is_in(states))
-    if which.queues is not None:
-        conditions.append(is_one_of(view.queue, which.queues))
-    if which.ids is not None:
-        conditions.append(admin.among(view.id, which.ids))
-    if which.tag is not None:
-        conditions.append(admin.has_tag(view.tags, which.tag))
-    conditions += [view.id.in_(ids) for ids in _found_by_index(which)]
-    for name, value in (which.args or {}).items():
-        conditions.append(_has_argument(admin, view.args, name, value))
-    if which.before is not None:
-        conditions.append(view.enqueued_at < which.before)
-    if which.after is not None:
-        conditions.append(view.enqueued_at >= which.after)
-    return and_(True, *conditions)
-
-
-def _found_by_index(which: JobFilter) -> Iterator[Select[int]]:
-    """Yield queries of the ids of jobs with what an index knows."""
-    asked, step = tables.job.c, tables.step.c
-    if which.graph is not None:
-        yield select(step.job).where(step.graph == which.graph)
-    if which.fingerprint is not None:
-        yield select(asked.id).where(asked.fingerprint == which.fingerprint)
-    if which.key is not None:
-        yield select(asked.id).where(asked.key == which.key)
-
-
-def _has_argument(
-    dialect: Dialect, args: ColumnElement[Any], name: str, value: Scalar
-) -> ColumnElement[bool]:
-    """Return the condition that there is such an argument, or part of one: dots lead into objects.
-
-    A name may have dots itself, that of an argument: so it is looked for as it is, too.
-    """
-    whole = dialect.has_argument(args, name, value)
-    *ways, last = name.split(".")
-    if not ways or "" in (*ways, last):
-        return whole
-    inner = reduce(dialect.argument, ways, args)
-    return or_(whole, dialect.has_argument(inner, last, value))
-
-
-def _is_in(states: Collection[JobState]) -> ColumnElement[bool]:
-    """Return the condition that a job is in one of some states."""
-    of_view = is_one_of(views.jobs.c.state, sorted(states))
-    if set(states) != {JobState.RUNNING}:
-        return of_view
-    # One look at all live rows for the few that run takes half as long as the way through the view
-    # from the newest job on, past all that wait.
-    runs = select(tables.live.c.id).where(tables.live.c.worker.is_not(None))
-    return and_(of_view, views.jobs.c.id.in_(runs))
-
-
-def is_one_of(column: ColumnElement[str], values: Sequence[str]) -> ColumnElement[bool]:
-    """Return whether a column is one of a few values, in the planner's best words."""
-    return column == values[0] if len(values) == 1 else column.in_(values)
 
 
 def _of(row: Any, columns: Iterable[Column[Any]], prefix: str = "") -> dict[str, Any]:

@@ -39,7 +39,7 @@ from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import LaneHead
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.sql.dialects.admin import Admin
-from mutirao.sql.dialects.base import Dialect, Id
+from mutirao.sql.dialects.base import LIKE_ESCAPE, Dialect, Id, like_pattern
 from mutirao.sql.dialects.mysql import packets, server
 from mutirao.sql.dialects.mysql.connecting import CONNECTING
 from mutirao.sql.dialects.mysql.enqueue import INTAKE
@@ -125,6 +125,11 @@ class MariaDB(Dialect):
     def has_tag(self, tags: ColumnElement[Any], tag: str) -> ColumnElement[bool]:
         """Search the array."""
         return func.json_contains(tags, func.json_quote(literal(tag))) == true()
+
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Search the array."""
+        escape: ColumnElement[str] = literal_column(f"'{LIKE_ESCAPE}'")
+        return func.json_search(tags, "one", like_pattern(pattern), escape).is_not(None)
 
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar

@@ -107,6 +107,11 @@ class PostgreSQL(Dialect):
         each = func.json_array_elements_text(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
 
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_array_elements_text(tags).table_valued("value")
+        return exists(select(each).where(self.is_like(each.c.value, pattern)))
+
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar
     ) -> ColumnElement[bool]:

@@ -1,6 +1,7 @@
 """SQLite as a `Dialect`: the general rules in its SQL, and whatever else differs."""
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -80,6 +81,15 @@ class SQLite(Dialect):
         """Search the array."""
         each = func.json_each(tags).table_valued("value")
         return exists(select(each).where(each.c.value == tag))
+
+    def has_tag_like(self, tags: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Search the array."""
+        each = func.json_each(tags).table_valued("value")
+        return exists(select(each).where(self.is_like(each.c.value, pattern)))
+
+    def is_like(self, column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
+        """Ask by GLOB: for LIKE here A is a."""
+        return func.glob(re.sub(r"([\[?])", r"[\1]", pattern), column) == true()
 
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar
