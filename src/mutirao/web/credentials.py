@@ -118,5 +118,7 @@ async def loopback(request: Request) -> Access:
 
 def _is(given: str, secret: str) -> bool:
     """Return whether a text is the secret; an empty one is none. In constant time."""
-    digests = (hashlib.sha256(each.encode("utf-8", "surrogatepass")).digest() for each in (given, secret))
+    digests = (
+        hashlib.sha256(each.encode("utf-8", "surrogatepass")).digest() for each in (given, secret)
+    )
     return hmac.compare_digest(*digests) & bool(secret)

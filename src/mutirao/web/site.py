@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from mutirao.errors import (
+    ConfigurationError,
     InvalidFilter,
     MutiraoError,
     SchemaError,
@@ -134,6 +135,8 @@ class Site:
             try:
                 visit.access = await decided(self._settings.access, request)
                 return await answer(visit)
+            except HTTPException as missing:
+                return await self._no_page(request, missing)
             except Unauthorized as refused:
                 return _ask_who(visit, refused)
             except Exception as error:  # noqa: BLE001 (it becomes a page, and what is new is logged)
@@ -149,7 +152,9 @@ class Site:
         return visit.page("error.html", status, key=key, detail=detail, status=status)
 
     async def _send_asset(self, request: Request) -> Response:
-        found = assets.answer(self._assets, request.path_params["digest"], request.path_params["name"])
+        found = assets.answer(
+            self._assets, request.path_params["digest"], request.path_params["name"]
+        )
         return found or await self._no_page(request, HTTPException(404))
 
     async def _no_page(self, request: Request, error: Exception) -> Response:
@@ -195,6 +200,8 @@ def _meaning(error: Exception) -> tuple[int, str, bool]:
             return error.status, error.key, False
         case InvalidFilter():
             return 400, "refused.filter", True
+        case ConfigurationError():  # of whoever has mounted it
+            return 500, "failed.unforeseen", False
         case SchemaError():
             return 503, "failed.schema", True
         case StoreBusy():
