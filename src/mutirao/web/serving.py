@@ -2,8 +2,10 @@
 
 import asyncio
 import ipaddress
+import signal
 import socket
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 import uvicorn
@@ -44,7 +46,19 @@ def serve(app: Application, given: Serving) -> None:
         site, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
     )
     with listening:
-        asyncio.run(uvicorn.Server(config).serve(sockets=[listening]))
+        asyncio.run(_Server(config).serve(sockets=[listening]))
+
+
+class _Server(uvicorn.Server):
+    """A server that a signal ends in good order: uvicorn's own raises it again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at the first signal, at once at the second."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self.handle_exit, each, None)
+        yield
 
 
 def made(app: Application, given: Serving) -> tuple[Site, str, int]:
