@@ -21,6 +21,7 @@ FOLLOWED = [
     "docs/dashboard.md",
     "docs/database.md",
     "docs/guarantees.md",
+    "docs/filters.md",
     "docs/limits.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",
