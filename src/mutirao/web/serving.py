@@ -43,7 +43,12 @@ def serve(app: Application, given: Serving) -> None:
     shown = f"[{host}]" if ":" in host else host
     log.info("dashboard at http://%s:%d", shown, listening.getsockname()[1])
     config = uvicorn.Config(
-        site, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+        site,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
     )
     with listening:
         asyncio.run(_Server(config).serve(sockets=[listening]))
