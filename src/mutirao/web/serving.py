@@ -51,7 +51,16 @@ def serve(app: Application, given: Serving) -> None:
         timeout_graceful_shutdown=5,
     )
     with listening:
-        asyncio.run(_Server(config).serve(sockets=[listening]))
+        asyncio.run(_until_stopped(_Server(config), listening, app))
+
+
+async def _until_stopped(
+    server: uvicorn.Server, listening: socket.socket, app: Application
+) -> None:
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await app.aclose()
 
 
 class _Server(uvicorn.Server):
