@@ -92,6 +92,20 @@ async def test_commands_on_jobs(browser: Browser, shop: Shop) -> None:
     assert f'href="/jobs/{shop.dead}"' in page
 
 
+async def test_what_is_done_to_jobs_is_in_the_audit(browser: Browser, shop: Shop) -> None:
+    """Who did what to which jobs, and how many it reached; what is refused is not there."""
+    await browser.post("/act/change", "act", id=shop.scheduled, priority="-5")
+    await browser.post("/act/cancel", "mail", id=[shop.scheduled, shop.succeeded])
+    await browser.post("/act/cancel", "read", id=shop.ready)
+    cancelled, changed = await browser.site.desk.actions.alist()
+    assert (changed.who, changed.action, changed.change) == ("bia", "change", '{"priority": -5}')
+    assert (cancelled.who, cancelled.ids) == ("leo", (shop.scheduled, shop.succeeded))
+    assert (cancelled.done, cancelled.filter, cancelled.state) == (1, "queue:mail", "done")
+    page = await browser.page("/audit")
+    assert page.index("leo") < page.index("bia")
+    assert f'href="/jobs/{shop.scheduled}"' in page
+
+
 async def test_a_command_does_not_reach_jobs_that_are_not_seen(
     browser: Browser, shop: Shop
 ) -> None:

@@ -31,7 +31,7 @@ PICTURED = {"overview": "dark", "jobs": "light", "job": "light"}  # in both them
 PAGES = {
     "overview": "/", "jobs": "/jobs", "errors": "/errors", "queues": "/queues",
     "schedules": "/schedules", "workers": "/workers", "limits": "/limits", "topics": "/topics",
-    "endpoints": "/endpoints", "doctor": "/doctor", "job": "/jobs/{dead}",
+    "endpoints": "/endpoints", "doctor": "/doctor", "audit": "/audit", "job": "/jobs/{dead}",
     "waiting": "/jobs/{blocked}", "unfit": "/jobs?q=stat:dead", "missing": "/nowhere",
 }  # fmt: skip
 

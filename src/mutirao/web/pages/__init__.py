@@ -1,6 +1,7 @@
 """The pages: one file for each, with its template beside it."""
 
 from mutirao.web.pages import (
+    audit,
     endpoints,
     error_groups,
     findings,
@@ -25,5 +26,6 @@ PAGES = (
     subscriptions.PAGE,
     endpoints.PAGE,
     findings.PAGE,
+    audit.PAGE,
     job.PAGE,
 )

@@ -322,4 +322,17 @@ PORTUGUESE: Mapping[str, str] = {
     "why.ahead": "{jobs} jobs da fila “{queue}” com a mesma prioridade estão antes dele.",
     "why.soon": "Deve começar, e é o primeiro da sua fila: o próximo worker com uma vaga livre"
     " o toma.",
+    "nav.audit": "Auditoria",
+    "do.delete": "Apagar",
+    "audit.what": "O quê",
+    "audit.who": "Quem",
+    "audit.done": "Feito",
+    "audit.passed": "Deixados",
+    "audit.empty": "Ninguém fez nada com jobs aqui.",
+    "audit.note": "O que foi feito com jobs, pelas páginas e por comandos que dizem quem o faz.",
+    "state.audit_running": "em curso",
+    "state.audit_done": "feito",
+    "state.audit_stopped": "parado",
+    "state.audit_failed": "falhou",
+    "state.audit_lost": "perdido",
 }
