@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mutirao.errors import MutiraoError, StoreError
-from mutirao.model.audit.actions import MAX_WHO, ActionKind, NewAction
+from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, NewAction
 from mutirao.model.display import one_line
 from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.change import Change
@@ -20,10 +20,12 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.lengths import length
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Role, check
-from mutirao.web.forms import Fields, Misread, form_of
+from mutirao.web.forms import Fields, Misread, form_of, id_in
 from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Said, Visit
 
+EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
+BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
 NOBODY = "dashboard"  # who acts, where nobody says who it is
 
 Run = Callable[[Visit, Fields], Awaitable[Said]]
@@ -101,6 +103,33 @@ async def _do(
         return Said(f"failed.{kind}")
     asked = len(which.ids or ())
     return Said(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+
+
+async def _everything(visit: Visit, form: Fields) -> Said:
+    """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
+    kind = ActionKind(form.one_of("action", *EVERYTHING))
+    which = parse(form.text("q"))
+    if not which:
+        raise Misread("refused.no_filter")
+    if visit.site.background.is_full:
+        return Said("failed.busy")
+    expected = form.text("expected", 20)
+    visit.site.background.start(
+        visit.desk.actions.arun(
+            Action(kind),
+            which + parse(visit.access.only),
+            by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+            expected=int(expected) if expected.isascii() and expected.isdecimal() else None,
+            batch=BATCH,
+        )
+    )
+    return Said("done.everything")
+
+
+async def _stop(visit: Visit, form: Fields) -> Said:
+    id = id_in(form.text("action", 20))
+    stopped = await visit.desk.actions.astop(id)
+    return Said("done.stop" if stopped else "failed.stop", detail=str(id))
 
 
 def _spelled(change: Change) -> str:
@@ -225,6 +254,8 @@ COMMANDS: Mapping[str, Command] = {
     "cancel": Command(Role.ACT, _cancel, whole=False),
     "redrive": Command(Role.ACT, _redrive, whole=False),
     "change": Command(Role.ACT, _change, whole=False),
+    "everything": Command(Role.ACT, _everything, whole=False),
+    "stop": Command(Role.ACT, _stop),
     "run-schedule": Command(Role.ACT, _run_schedule),
     "pause-queue": Command(Role.ADMIN, _pause),
     "resume-queue": Command(Role.ADMIN, _resume),

@@ -33,6 +33,7 @@ PAGES = {
     "schedules": "/schedules", "workers": "/workers", "limits": "/limits", "topics": "/topics",
     "endpoints": "/endpoints", "doctor": "/doctor", "audit": "/audit", "job": "/jobs/{dead}",
     "waiting": "/jobs/{blocked}", "unfit": "/jobs?q=stat:dead", "missing": "/nowhere",
+    "everything": "/everything?q=state:dead",
 }  # fmt: skip
 
 

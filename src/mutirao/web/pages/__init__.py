@@ -4,6 +4,7 @@ from mutirao.web.pages import (
     audit,
     endpoints,
     error_groups,
+    everything,
     findings,
     job,
     jobs,
@@ -28,4 +29,5 @@ PAGES = (
     findings.PAGE,
     audit.PAGE,
     job.PAGE,
+    everything.PAGE,
 )

@@ -333,4 +333,18 @@ ENGLISH: Mapping[str, str] = {
     "state.audit_stopped": "stopped",
     "state.audit_failed": "failed",
     "state.audit_lost": "lost",
+    "everything.title": "All that match",
+    "everything.link": "All that match…",
+    "everything.number": "{n} jobs match.",
+    "everything.number.one": "One job matches.",
+    "everything.more": "There are more: counting stopped there.",
+    "everything.note": "It is done in batches, behind the pages. The audit tells how far it"
+    " is, and stops it. Jobs for which it makes no sense are passed over.",
+    "everything.do": "{what}: all of them",
+    "do.stop": "Stop",
+    "done.everything": "It has begun; the audit tells how far it is.",
+    "done.stop": "Action {detail} stops after its batch.",
+    "failed.stop": "Action {detail} does not run any more.",
+    "failed.busy": "As many actions run as may at once. Wait for one of them.",
+    "refused.no_filter": "Without a filter it would mean every job.",
 }

@@ -335,4 +335,18 @@ PORTUGUESE: Mapping[str, str] = {
     "state.audit_stopped": "parado",
     "state.audit_failed": "falhou",
     "state.audit_lost": "perdido",
+    "everything.title": "Todos os que correspondem",
+    "everything.link": "Todos os que correspondem…",
+    "everything.number": "{n} jobs correspondem.",
+    "everything.number.one": "Um job corresponde.",
+    "everything.more": "Há mais: a contagem parou aí.",
+    "everything.note": "Isto é feito em lotes, por trás das páginas. A auditoria mostra até"
+    " onde foi, e o para. Jobs para os quais não faz sentido são deixados.",
+    "everything.do": "{what}: todos eles",
+    "do.stop": "Parar",
+    "done.everything": "Começou; a auditoria mostra até onde foi.",
+    "done.stop": "A ação {detail} para depois do seu lote.",
+    "failed.stop": "A ação {detail} não está mais em curso.",
+    "failed.busy": "Já há tantas ações em curso quantas podem. Espere por uma delas.",
+    "refused.no_filter": "Sem um filtro, seriam todos os jobs.",
 }
