@@ -4,6 +4,6 @@
 `mutirao[web]`. It knows the client and the ports, and no SQL.
 """
 
-from mutirao.web.access import Access, Role
+from mutirao.web.access import Access, Permission
 
-__all__ = ["Access", "Role"]
+__all__ = ["Access", "Permission"]
