@@ -1,0 +1,107 @@
+"""Blanks secrets in what people are shown: values by their names, and texts by what they look like.
+
+It is a rule about names and shapes, and no promise: a secret called `note` that looks like a word
+passes. Who knows of other names adds them. Everything is bounded: what is too deep or too long to
+be looked at is not shown at all.
+"""
+
+import re
+from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+BLANK = "•••"
+DEEPEST = 40  # levels of objects and lists
+LONGEST_TEXT = 50_000  # characters of one text that are looked at
+
+# The words of a name, by which its value is a secret: user_password, apiKey, X-Auth-Token.
+_SECRET_WORDS = frozenset({
+    "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "secrets", "token",
+    "tokens", "apikey", "authorization", "cookie", "credential", "credentials", "signature", "pin",
+    "cvv", "cvc", "otp", "jwt", "dsn", "bearer",
+})  # fmt: skip
+# Names of two words, each of which is harmless alone: a primary key is none.
+_SECRET_PAIRS = frozenset({
+    ("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("secret", "key"),
+    ("encryption", "key"), ("session", "id"), ("pass", "phrase"), ("card", "number"),
+    ("client", "key"), ("auth", "key"),
+})  # fmt: skip
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
+
+_NAMED = (
+    r"(?:pass(?:word|wd|phrase|code)|pwd|senha|secret|token|api[_-]?key|private[_-]?key"
+    r"|access[_-]?key|signing[_-]?key|credentials?|signature|set-cookie|cookie|session[_-]?id)"
+)
+# `password=…`, `"apiKey": "…"`, `token: …`: the value to the end of its quotes, or of the word.
+_ASSIGNED = re.compile(
+    rf"(?P<name>{_NAMED}\w{{0,20}}[\"']?\s{{0,3}}[=:]\s{{0,3}})"
+    r"(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s&;,)\]}\"']+)",
+    re.IGNORECASE,
+)
+_AUTHORIZATION = re.compile(
+    r"(?P<name>\b(?:proxy-)?authorization[\"']?\s{0,3}[=:]\s{0,3}[\"']?)[^\n\"']+", re.IGNORECASE
+)
+_SCHEME = re.compile(r"\b(?P<name>(?:Bearer|Basic|Digest)\s+)[A-Za-z0-9+/=._~-]{8,}")
+# All bounded: what begins as a secret and does not end would be read again from each place in it.
+_IN_URL = re.compile(
+    r"(?P<name>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
+    r"(?:[^\s/@:\"'<>]{0,200}:[^\s@\"'<>]{0,500}@|[^\s/@\"'<>]{1,500}@)"
+)
+_SHAPES = re.compile(
+    r"\b(?:sk|pk|rk)_(?:live|test)_[A-Za-z0-9]{8,}"  # Stripe
+    r"|\bgh[pousr]_[A-Za-z0-9]{20,}|\bgithub_pat_\w{20,}|\bglpat-[\w-]{16,}"
+    r"|\bxox[abeprs]-[A-Za-z0-9-]{10,}"  # Slack
+    r"|\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"
+    r"|\bwh(?:sec|sk)_[A-Za-z0-9+/=]{8,}"
+    r"|\beyJ[A-Za-z0-9_-]{8,2000}\.[A-Za-z0-9_-]{8,4000}\.[A-Za-z0-9_-]*"
+    r"|-----BEGIN [A-Z ]{0,40}PRIVATE KEY-----.*?(?:-----END [A-Z ]{0,40}PRIVATE KEY-----|\Z)",
+    re.DOTALL,
+)
+
+
+class Blanking:
+    """The rule, with more names whose values are secrets.
+
+    Parameters:
+        names: of arguments, in any case: `("cpf", "iban")`.
+    """
+
+    def __init__(self, names: Collection[str] = ()) -> None:
+        self._names = frozenset(each.casefold() for each in names)
+
+    def is_secret(self, name: str) -> bool:
+        """Return whether the value of this name is blanked."""
+        if name.casefold() in self._names:
+            return True
+        words = [each.lower() for each in _WORD.findall(name[:200])]
+        pairs = pairwise(words)
+        return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairs)
+
+    def value(self, given: Any, deep: int = 0) -> Any:
+        """Return a value of JSON with secrets blanked; numbers and booleans of such names, too."""
+        if isinstance(given, str):
+            return self.text(given)
+        if deep >= DEEPEST and isinstance(given, Mapping | list | tuple):
+            return BLANK
+        if isinstance(given, Mapping):
+            return {
+                self.text(str(name)): BLANK
+                if self.is_secret(str(name)) and each not in (None, "")
+                else self.value(each, deep + 1)
+                for name, each in given.items()
+            }
+        if isinstance(given, Sequence):
+            return [self.value(each, deep + 1) for each in given]
+        return given
+
+    def text(self, given: str) -> str:
+        """Return a text with what looks like a secret in it blanked; a very long one cut first."""
+        looked_at = given[:LONGEST_TEXT]
+        if len(looked_at) < len(given):
+            # A secret may stand across the cut: the last word is left out with the rest.
+            looked_at = re.sub(r"\S{0,4000}\Z", "", looked_at) + "…"
+        text = _SHAPES.sub(BLANK, looked_at)
+        text = _IN_URL.sub(rf"\g<name>{BLANK}@", text)
+        text = _AUTHORIZATION.sub(rf"\g<name>{BLANK}", text)
+        text = _SCHEME.sub(rf"\g<name>{BLANK}", text)
+        return _ASSIGNED.sub(rf"\g<name>{BLANK}", text)

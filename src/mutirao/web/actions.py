@@ -1,0 +1,269 @@
+"""The commands that forms give. Each checks itself who may give it, on which jobs, and then acts.
+
+A command answers with the way back to the page, which tells what came of it: a page that is loaded
+again acts on nothing.
+"""
+
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+
+from starlette.exceptions import HTTPException
+from starlette.responses import Response
+
+from mutirao.errors import MutiraoError, StoreError
+from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, NewAction
+from mutirao.model.display import one_line
+from mutirao.model.filters.filter import parse
+from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.lengths import length
+from mutirao.tasks.options import ChangeTerms, change_of
+from mutirao.web.access import Permission, check
+from mutirao.web.forms import Fields, Misread, form_of, id_in
+from mutirao.web.texts.language import LANGUAGES
+from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
+
+EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
+BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
+NOBODY = "dashboard"  # who acts, where nobody says who it is
+
+Run = Callable[[Visit, Fields], Awaitable[Notice]]
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """A command: the role that it needs, and whether it is about more than some jobs."""
+
+    role: Permission
+    run: Run
+    whole: bool = True
+
+
+async def act(visit: Visit) -> Response:
+    """Give the command that the path names; tell on the page it came from what became of it."""
+    command = COMMANDS.get(visit.request.path_params["name"])
+    if command is None:
+        raise HTTPException(404)
+    check(visit.access, command.role, whole=command.whole)
+    form = await form_of(visit.request)
+    try:
+        said = await command.run(visit, form)
+    except StoreError:
+        raise
+    except MutiraoError as refused:
+        said = Notice("failed.told", detail=visit.site.blanking.text(str(refused)))
+    visit.site.readings.forget()
+    return visit.back(form.text("back"), said)
+
+
+async def prefer(visit: Visit) -> Response:
+    """Keep how somebody likes the pages in the browser."""
+    check(visit.access, Permission.READ)
+    form = await form_of(visit.request)
+    response = visit.back(form.text("back"))
+    for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
+        chosen = form.text(cookie.removeprefix("mutirao_"), 20)
+        if chosen in known:
+            visit.remember(response, cookie, chosen)
+    return response
+
+
+# On jobs
+
+
+def _chosen(visit: Visit, form: Fields) -> JobFilter:
+    """Return the jobs that were chosen, of those that whoever acts may see."""
+    ids = form.ids()
+    if not ids:
+        raise Misread("refused.no_ids")
+    return replace(parse(visit.access.only).at(visit.now, limit=None), ids=ids)
+
+
+async def _do(
+    visit: Visit, kind: ActionKind, which: JobFilter, change: Change | None = None
+) -> Notice:
+    """Act on jobs, have the audit know, and return how many of those that were named it reached."""
+    store = visit.desk.store
+    work: Mapping[ActionKind, Callable[[], Awaitable[list[int]]]] = {
+        ActionKind.RETRY: lambda: store.run_now(which),
+        ActionKind.CANCEL: lambda: store.cancel(which),
+        ActionKind.REDRIVE: lambda: store.redrive(which),
+        ActionKind.CHANGE: lambda: store.change(which, change or Change()),
+    }
+    new = NewAction(
+        who=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+        action=kind,
+        change=None if change is None else _spelled(change),
+        filter=visit.access.only or None,
+        ids=which.ids,
+    )
+    reached = await visit.desk.actions.aobserve(new, work[kind])
+    if not reached:
+        return Notice(f"failed.{kind}")
+    asked = len(which.ids or ())
+    return Notice(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+
+
+async def _everything(visit: Visit, form: Fields) -> Notice:
+    """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
+    kind = ActionKind(form.one_of("action", *EVERYTHING))
+    which = parse(form.text("q"))
+    if not which:
+        raise Misread("refused.no_filter")
+    if visit.site.background.is_full:
+        return Notice("failed.busy")
+    expected = form.text("expected", 20)
+    visit.site.background.start(
+        visit.desk.actions.arun(
+            Action(kind),
+            which + parse(visit.access.only),
+            by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+            expected=int(expected) if expected.isascii() and expected.isdecimal() else None,
+            batch=BATCH,
+        )
+    )
+    return Notice("done.everything")
+
+
+async def _stop(visit: Visit, form: Fields) -> Notice:
+    id = id_in(form.text("action", 20))
+    stopped = await visit.desk.actions.astop(id)
+    return Notice("done.stop" if stopped else "failed.stop", detail=str(id))
+
+
+def _spelled(change: Change) -> str:
+    """Return the new values of a change as JSON."""
+    given = {name: value for name, value in asdict(change).items() if value is not None}
+    return json.dumps(given, default=str)
+
+
+async def _retry(visit: Visit, form: Fields) -> Notice:
+    which = _chosen(visit, form)
+    return await _do(visit, ActionKind.RETRY, which)
+
+
+async def _cancel(visit: Visit, form: Fields) -> Notice:
+    which = _chosen(visit, form)
+    return await _do(visit, ActionKind.CANCEL, which)
+
+
+async def _redrive(visit: Visit, form: Fields) -> Notice:
+    which = _chosen(visit, form)
+    return await _do(visit, ActionKind.REDRIVE, which)
+
+
+async def _change(visit: Visit, form: Fields) -> Notice:
+    new: ChangeTerms = {}
+    if priority := form.text("priority", 10):
+        new["priority"] = _whole(priority)
+    if queue := form.text("queue", 200):
+        new["queue"] = queue
+    if delay := form.text("delay", 20):
+        try:
+            new["delay"] = length(delay)
+        except ValueError:
+            raise Misread("refused.bad_length") from None
+    if not new:
+        return Notice("failed.no_change")
+    which = _chosen(visit, form)
+    return await _do(visit, ActionKind.CHANGE, which, change_of(new))
+
+
+def _whole(text: str) -> int:
+    digits = text.removeprefix("-")
+    if not (digits.isascii() and digits.isdecimal()):
+        raise Misread("refused.bad_number")
+    return int(text)
+
+
+# On queues and tasks
+
+
+async def _pause(visit: Visit, form: Fields) -> Notice:
+    await visit.desk.limits.apause(queue=_name(form, "queue"))
+    return Notice("done.pause", detail=form.text("queue"))
+
+
+async def _resume(visit: Visit, form: Fields) -> Notice:
+    await visit.desk.limits.aresume(queue=_name(form, "queue"))
+    return Notice("done.resume", detail=form.text("queue"))
+
+
+def _name(form: Fields, field: str) -> str:
+    name = form.text(field, 200)
+    if not name:
+        raise Misread("refused.no_name")
+    return name
+
+
+# On schedules
+
+
+async def _run_schedule(visit: Visit, form: Fields) -> Notice:
+    made = await visit.desk.schedules.arun_now(_name(form, "schedule"))
+    return Notice("done.run_schedule", detail=str(made.id))
+
+
+async def _pause_schedule(visit: Visit, form: Fields) -> Notice:
+    name, reason = _name(form, "schedule"), form.text("reason", 500)
+    await visit.desk.schedules.apause(name, reason=reason or None)
+    return Notice("done.pause", detail=name)
+
+
+async def _resume_schedule(visit: Visit, form: Fields) -> Notice:
+    name = _name(form, "schedule")
+    await visit.desk.schedules.aresume(name)
+    return Notice("done.resume", detail=name)
+
+
+# On subscriptions and endpoints
+
+
+async def _disable(visit: Visit, form: Fields) -> Notice:
+    name = _name(form, "subscription")
+    await visit.desk.subscriptions.adisable(name)
+    return Notice("done.disable", detail=name)
+
+
+async def _enable(visit: Visit, form: Fields) -> Notice:
+    name = _name(form, "subscription")
+    await visit.desk.subscriptions.aenable(name)
+    return Notice("done.enable", detail=name)
+
+
+async def _pause_endpoint(visit: Visit, form: Fields) -> Notice:
+    name = _name(form, "endpoint")
+    await visit.desk.endpoints.apause(name)
+    return Notice("done.pause", detail=name)
+
+
+async def _resume_endpoint(visit: Visit, form: Fields) -> Notice:
+    name = _name(form, "endpoint")
+    await visit.desk.endpoints.aresume(name)
+    return Notice("done.resume", detail=name)
+
+
+async def _test_endpoint(visit: Visit, form: Fields) -> Notice:
+    made = await visit.desk.endpoints.atest(_name(form, "endpoint"))
+    return Notice("done.test", detail=str(made.id))
+
+
+COMMANDS: Mapping[str, Command] = {
+    "retry": Command(Permission.ACT, _retry, whole=False),
+    "cancel": Command(Permission.ACT, _cancel, whole=False),
+    "redrive": Command(Permission.ACT, _redrive, whole=False),
+    "change": Command(Permission.ACT, _change, whole=False),
+    "everything": Command(Permission.ACT, _everything, whole=False),
+    "stop": Command(Permission.ACT, _stop),
+    "run-schedule": Command(Permission.ACT, _run_schedule),
+    "pause-queue": Command(Permission.ADMIN, _pause),
+    "resume-queue": Command(Permission.ADMIN, _resume),
+    "pause-schedule": Command(Permission.ADMIN, _pause_schedule),
+    "resume-schedule": Command(Permission.ADMIN, _resume_schedule),
+    "disable-subscription": Command(Permission.ADMIN, _disable),
+    "enable-subscription": Command(Permission.ADMIN, _enable),
+    "pause-endpoint": Command(Permission.ADMIN, _pause_endpoint),
+    "resume-endpoint": Command(Permission.ADMIN, _resume_endpoint),
+    "test-endpoint": Command(Permission.ADMIN, _test_endpoint),
+}

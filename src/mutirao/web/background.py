@@ -1,0 +1,46 @@
+"""Commands on everything that a filter means go on behind the pages, a few at once.
+
+The audit tells how far each is, from any process; what this one runs ends with it, as stopped.
+"""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any
+
+from mutirao.log import log
+
+MOST_AT_ONCE = 4
+
+
+class Background:
+    """What runs behind the pages of a dashboard."""
+
+    def __init__(self) -> None:
+        self._running: set[asyncio.Task[Any]] = set()
+
+    @property
+    def is_full(self) -> bool:
+        """Whether as much runs as may."""
+        return len(self._running) >= MOST_AT_ONCE
+
+    def start(self, work: Coroutine[Any, Any, Any]) -> None:
+        """Run something, of which the audit tells; an error is in the log, too."""
+        task = asyncio.ensure_future(work)
+        self._running.add(task)
+        task.add_done_callback(self._end)
+
+    async def all_done(self) -> None:
+        """Wait until nothing runs."""
+        while self._running:
+            await asyncio.wait(self._running)
+
+    async def aclose(self) -> None:
+        """Stop what runs after its batch, and wait for that."""
+        for task in self._running:
+            task.cancel()
+        await self.all_done()
+
+    def _end(self, task: asyncio.Task[Any]) -> None:
+        self._running.discard(task)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            log.error("an action on many jobs has failed", exc_info=error)

@@ -1,0 +1,24 @@
+"""The findings of the doctor: what is wrong, and what to do about each."""
+
+from starlette.responses import Response
+
+from mutirao.model.findings import Level
+from mutirao.web.page import SitePage
+from mutirao.web.visit import Visit
+
+FRESH_FOR = 30.0  # seconds: an examination looks at much
+_ORDER = {Level.PROBLEM: 0, Level.WARNING: 1, Level.OK: 2}
+
+
+async def show(visit: Visit) -> Response:
+    """Show what an examination has found; problems come first."""
+    readings = visit.site.readings
+    findings = await readings.get("findings", visit.desk.aexamine, FRESH_FOR)
+    shown = sorted(findings, key=lambda each: _ORDER[each.level])
+    return visit.page(
+        "findings.html", findings=shown, age=readings.age("findings"),
+        standalone=not visit.desk.tasks,
+    )  # fmt: skip
+
+
+PAGE = SitePage(path="/doctor", name="doctor", show=show)

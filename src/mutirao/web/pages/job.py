@@ -1,0 +1,136 @@
+"""A job: what was asked, what has happened, why it is not running, and what may be done."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any
+
+from starlette.responses import Response
+
+from mutirao.errors import UnknownGraph, UnknownJob
+from mutirao.model.blanking import BLANK
+from mutirao.model.filters.filter import parse
+from mutirao.model.jobs.job import FINAL_STATES, JobState
+from mutirao.model.jobs.records import AttemptRecord, GraphRecord, JobRecord
+from mutirao.web.charts import Span, spans
+from mutirao.web.forms import id_in
+from mutirao.web.page import SitePage
+from mutirao.web.showing import block, pretty
+from mutirao.web.visit import Visit
+
+ATTEMPTS_SHOWN, STEPS_SHOWN = 50, 100
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """An attempt as the page shows it: its place on the line, and its error."""
+
+    attempt: AttemptRecord
+    span: Span
+    error: tuple[str, int] | None
+    line: str
+
+
+async def show(visit: Visit) -> Response:
+    """Show a job, if whoever asks may see it."""
+    job = await _seen(visit, id_in(visit.request.path_params["id"]))
+    contents, blanking = visit.access.contents, visit.site.blanking
+
+    def shown(value: Any) -> tuple[str, int]:
+        return block(pretty(blanking.value(value)) if contents else BLANK)
+
+    stands = job.state in FINAL_STATES or job.state is JobState.RUNNING
+    reasons = () if stands else await visit.desk.reading.awhy(job.id)
+    return visit.page(
+        "job.html",
+        job=job,
+        args=shown(job.args),
+        result=shown(job.result) if job.result is not None else None,
+        payload=shown(job.payload) if job.payload is not None else None,
+        metadata=shown(dict(job.metadata)) if job.metadata else None,
+        note=blanking.text(job.progress_note or "") if contents else "",
+        executions=_executions(visit, job),
+        left_out=max(0, len(job.attempts) - ATTEMPTS_SHOWN),
+        reasons=reasons,
+        graph=await _graph(visit, job.graph),
+        family=await _family(visit, job),
+        may=_may(visit, job),
+        known=job.task in visit.desk.tasks,
+        standalone=not visit.desk.tasks,
+    )
+
+
+async def _seen(visit: Visit, id: int) -> JobRecord:
+    """Return a job; raise UnknownJob if there is none that whoever asks may see."""
+    if visit.access.only:
+        only = replace(parse(visit.access.only).at(visit.now, limit=1), ids=(id,))
+        if not await visit.desk.store.jobs(only):
+            raise UnknownJob(f"There is no job {id} that you may see.")
+    return await visit.desk.ajob(id)
+
+
+def _executions(visit: Visit, job: JobRecord) -> list[Execution]:
+    """Return the newest attempts, the last one first."""
+    first, last = job.enqueued_at, _end(visit, job)
+    newest = job.attempts[-ATTEMPTS_SHOWN:]
+    places = spans([(each.started_at, each.finished_at) for each in newest], first, last)
+    made = [
+        Execution(each, place, *_error(visit, each))
+        for each, place in zip(newest, places, strict=True)
+    ]
+    return made[::-1]
+
+
+def _end(visit: Visit, job: JobRecord) -> datetime:
+    if job.finished_at is not None:
+        return job.finished_at
+    return max([visit.now, *(each.finished_at for each in job.attempts)])
+
+
+def _error(visit: Visit, attempt: AttemptRecord) -> tuple[tuple[str, int] | None, str]:
+    """Return the whole error of an attempt, and its last line, which says what it was."""
+    if not attempt.error:
+        return None, ""
+    if not visit.access.contents:
+        return (BLANK, 0), BLANK
+    text = visit.site.blanking.text(attempt.error)
+    line = text.strip().rpartition("\n")[2]
+    name, colon, rest = line.partition(": ")
+    again = colon and (attempt.error_type or "").endswith(name)  # it stands before it already
+    return block(text), rest if again else line
+
+
+async def _graph(visit: Visit, id: int | None) -> GraphRecord | None:
+    """Return the graph of a job with its first steps; None if it has none, or it was pruned."""
+    if id is None or visit.access.only:
+        return None
+    try:
+        graph = await visit.desk.agraph(id)
+    except UnknownGraph:
+        return None
+    return replace(graph, steps=graph.steps[:STEPS_SHOWN])
+
+
+async def _family(visit: Visit, job: JobRecord) -> list[tuple[str, JobRecord]]:
+    """Return the jobs that this one comes from, each with what it is to this one."""
+    ids = {job.redrive_of: "redrive_of", job.on_dead_of: "on_dead_of"}
+    wanted = tuple(each for each in ids if each is not None)
+    if not wanted:
+        return []
+    only = replace(parse(visit.access.only).at(visit.now, limit=len(wanted)), ids=wanted)
+    return [(ids[each.id], each) for each in await visit.desk.store.jobs(only)]
+
+
+def _may(visit: Visit, job: JobRecord) -> tuple[str, ...]:
+    """Return the commands that make sense for the job as it is."""
+    if not visit.may("act"):
+        return ()
+    if job.state in FINAL_STATES:
+        return ("redrive",)
+    if job.state is JobState.RUNNING:
+        return ("cancel",)
+    return (
+        ("retry", "change", "cancel") if job.state is not JobState.READY else ("change", "cancel")
+    )
+
+
+PAGE = SitePage(path="/jobs/{id}", name="job", show=show, whole=False, listed=False)

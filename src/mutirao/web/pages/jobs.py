@@ -1,0 +1,70 @@
+"""Jobs: those that a filter finds, newest first, a page at a time."""
+
+from typing import Any
+
+from starlette.responses import Response
+
+from mutirao.errors import InvalidFilter
+from mutirao.model.filters.filter import Filter, parse
+from mutirao.model.filters.qualifiers import QUALIFIERS
+from mutirao.model.jobs.job import JobState
+from mutirao.web.page import SitePage
+from mutirao.web.pages.queues import queues_of
+from mutirao.web.visit import Visit
+
+PER_PAGE = 50
+LONGEST_FILTER, LONGEST_CURSOR = 2_000, 500
+STATES = (
+    JobState.READY, JobState.RUNNING, JobState.SCHEDULED, JobState.BLOCKED,
+    JobState.DEAD, JobState.SUCCEEDED, JobState.CANCELLED,
+)  # fmt: skip
+
+
+async def show(visit: Visit) -> Response:
+    """Show the jobs of a filter; what is wrong with it, if it is none."""
+    text = visit.query.text("q", LONGEST_FILTER)
+    cursor = visit.query.text("after", LONGEST_CURSOR) or None
+    try:
+        wanted = parse(text)
+        found = await visit.desk.reading.asearch(
+            wanted + parse(visit.access.only), cursor=cursor, size=PER_PAGE
+        )
+    except InvalidFilter as unfit:
+        return visit.page(
+            "jobs.html", 400, text=text, unfit=unfit, found=None, tabs=await _tabs(visit, Filter()),
+            chosen="", qualifiers=QUALIFIERS, cursor=None,
+        )  # fmt: skip
+    return visit.page(
+        "jobs.html", text=str(wanted), unfit=None, found=found, tabs=await _tabs(visit, wanted),
+        chosen=_state_of(wanted), qualifiers=QUALIFIERS, cursor=cursor,
+    )  # fmt: skip
+
+
+async def _tabs(visit: Visit, wanted: Filter) -> list[dict[str, Any]]:
+    """Return a tab for all states and for each, with its filter.
+
+    The number of jobs stands in it where no other filter is given, as only then it is known.
+    """
+    rest = wanted.without("state")
+    known = not rest and not visit.access.only
+    queues = await queues_of(visit) if known else []
+    more = any(each.at_least for each in queues)
+    tabs: list[dict[str, Any]] = [{"state": "", "q": str(rest), "jobs": None, "more": False}]
+    for state in STATES:
+        number = sum(each.jobs[state] for each in queues) if known else None
+        tabs.append(
+            {"state": str(state), "q": str(rest.having("state", str(state))), "jobs": number,
+             "more": more}
+        )  # fmt: skip
+    return tabs
+
+
+def _state_of(wanted: Filter) -> str:
+    """Return the one state that a filter asks for; empty if it does not."""
+    for state in STATES:
+        if str(wanted) == str(wanted.having("state", str(state))):
+            return str(state)
+    return "" if wanted == wanted.without("state") else "some"
+
+
+PAGE = SitePage(path="/jobs", name="jobs", show=show, whole=False)

@@ -1,0 +1,61 @@
+"""Queues: what waits in each, for how long, and whether it is paused."""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+from starlette.responses import Response
+
+from mutirao.model.jobs.job import JobState
+from mutirao.web.page import SitePage
+from mutirao.web.visit import Visit
+
+
+@dataclass(slots=True)
+class Queue:
+    """A queue: its jobs by state, the seconds that the oldest ready one waits, and its waits.
+
+    `at_least`: whether there are more jobs than were counted.
+    """
+
+    name: str
+    jobs: Counter[str] = field(default_factory=Counter)
+    oldest: float | None = None
+    at_least: bool = False
+    paused: bool = False
+    p50: float | None = None
+    p95: float | None = None
+    served_by: int = 0
+
+
+async def queues_of(visit: Visit) -> list[Queue]:
+    """Return all queues that have jobs, a worker of their own or a pause, by name."""
+    readings, desk = visit.site.readings, visit.desk
+    found: dict[str, Queue] = {}
+    for each in await readings.get("figures", desk.reading.afigures):
+        queue = found.setdefault(each.queue, Queue(each.queue))
+        queue.jobs[each.state] += each.jobs
+        queue.at_least = queue.at_least or each.at_least
+        if each.state is JobState.READY and each.oldest is not None:
+            queue.oldest = max(0.0, (visit.now - each.oldest).total_seconds())
+    for limit in await readings.get("limits", desk.limits.alist):
+        if limit.paused and limit.queue is not None and limit.by is None:
+            found.setdefault(limit.queue, Queue(limit.queue)).paused = True
+    for worker in await readings.get("workers", desk.aworkers):
+        for name in worker.queues or () if worker.alive else ():
+            found.setdefault(name, Queue(name))
+    for wait in await readings.get("waits", desk.reading.awaits, 10):
+        if wait.queue in found:
+            found[wait.queue].p50, found[wait.queue].p95 = wait.p50, wait.p95
+    for queue in found.values():
+        workers = await readings.get("workers", desk.aworkers)
+        queue.served_by = sum(each.alive and each.serves(queue.name) for each in workers)
+    return [found[name] for name in sorted(found)]
+
+
+async def show(visit: Visit) -> Response:
+    """Show all queues."""
+    queues = await queues_of(visit)
+    return visit.page("queues.html", queues=queues, age=visit.site.readings.age("figures"))
+
+
+PAGE = SitePage(path="/queues", name="queues", show=show)

@@ -1,0 +1,235 @@
+"""The dashboard as an ASGI application: what is asked, who asks, and what comes of errors.
+
+An error becomes a page, never a traceback; what nobody has foreseen is in the log of the program.
+Nothing is opened before the first request, as a mounted application is not told of the start.
+"""
+
+from collections.abc import Awaitable, Callable, Collection
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidFilter,
+    MutiraoError,
+    SchemaError,
+    StoreBusy,
+    StoreError,
+    StoreUnavailable,
+)
+from mutirao.log import log
+from mutirao.model.blanking import Blanking
+from mutirao.model.filters.filter import Filter
+from mutirao.model.reading.standing import Reason
+from mutirao.web import actions, assets, reasons, showing
+from mutirao.web.access import Access, Decide, Permission, Refused, check, decided
+from mutirao.web.background import Background
+from mutirao.web.credentials import Unauthorized
+from mutirao.web.desk import DashboardApp, Desk
+from mutirao.web.forms import Misread
+from mutirao.web.live import REFRESH, Readings
+from mutirao.web.page import SitePage
+from mutirao.web.pages import PAGES
+from mutirao.web.security import Gate, GateRules
+from mutirao.web.texts.language import LANGUAGES
+from mutirao.web.visit import Visit
+
+Endpoint = Callable[[Request], Awaitable[Response]]
+Answer = Callable[[Visit], Awaitable[Response]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Settings:
+    """How a dashboard is set up.
+
+    Parameters:
+        access: says of each request what whoever sends it may do.
+        rules: what is let through.
+        redact: names of arguments whose values are secrets, beside those that the rule knows.
+        clock: the time.
+    """
+
+    access: Decide
+    rules: GateRules = field(default_factory=GateRules)
+    redact: Collection[str] = ()
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
+
+
+class Site:
+    """The dashboard of an application."""
+
+    def __init__(self, app: DashboardApp, settings: Settings) -> None:
+        self._app, self._settings = app, settings
+        self._desk: Desk | None = None
+        self.clock = settings.clock
+        self.languages = LANGUAGES
+        self.blanking = Blanking(settings.redact)
+        self.readings = Readings()
+        self.background = Background()
+        self._assets = assets.load()
+        self._templates = _templates()
+        self._inner = Starlette(
+            routes=list(self._routes()),
+            exception_handlers={HTTPException: self._no_page},
+            lifespan=self._lifespan,
+        )
+        self.url_path_for = self._inner.url_path_for
+        self._guarded = Gate(self._inner, settings.rules, self._refuse)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._guarded(scope, receive, send)
+
+    @property
+    def desk(self) -> Desk:
+        """What is read and done; made with the first request."""
+        if self._desk is None:
+            self._desk = Desk(self._app)
+        return self._desk
+
+    @property
+    def database(self) -> str:
+        """The database's URL, with the password hidden."""
+        return self._app.database
+
+    def filter_of(self, qualifier: str, value: str) -> str:
+        """Return the text of the filter of jobs that have this value."""
+        return str(Filter().having(qualifier, value))
+
+    def last_line(self, error: str) -> str:
+        """Return the last line of an error, which says what it was."""
+        return self.blanking.text(error).strip().rpartition("\n")[2]
+
+    def why(self, reason: Reason, visit: Visit) -> str:
+        """Return why a job is not running, in words."""
+        return reasons.said(reason, visit.language, visit.now)
+
+    def jobs_in(self, reason: Reason) -> tuple[int, ...]:
+        """Return the jobs that a reason names."""
+        return reasons.jobs_in(reason)
+
+    def render(self, template: str, **values: Any) -> str:
+        """Return a page of a template that stands beside the pages."""
+        return self._templates.get_template(template).render(
+            asset=self._asset, refresh=REFRESH, pages=PAGES, site=self, **values
+        )
+
+    def _asset(self, visit: Visit, name: str) -> str:
+        return visit.url("asset", digest=self._assets[name].digest, name=name)
+
+    def _routes(self) -> Any:
+        yield Route("/assets/{digest}/{name}", self._send_asset, name="asset", methods=["GET"])
+        for page in PAGES:
+            yield Route(page.path, self._endpoint(partial(_shown, page)), name=page.name,
+                        methods=["GET"])  # fmt: skip
+        yield Route("/preferences", self._endpoint(actions.prefer), name="prefer", methods=["POST"])
+        yield Route("/act/{name}", self._endpoint(actions.act), name="act", methods=["POST"])
+
+    def _endpoint(self, answer: Answer) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            visit = Visit(self, request, Access.none())
+            try:
+                visit.access = await decided(self._settings.access, request)
+                return await answer(visit)
+            except HTTPException as missing:
+                return await self._no_page(request, missing)
+            except Unauthorized as refused:
+                return _ask_who(visit, refused)
+            except Exception as error:  # noqa: BLE001 (it becomes a page, and what is new is logged)
+                return self._failed(visit, error)
+
+        return endpoint
+
+    def _failed(self, visit: Visit, error: Exception) -> Response:
+        status, key, tell = _meaning(error)
+        if status >= 500 and not isinstance(error, StoreUnavailable | SchemaError):
+            log.error("the dashboard could not answer %s", visit.request.url.path, exc_info=error)
+        detail = self.blanking.text(str(error)) if tell and visit.may("read") else ""
+        return visit.page("error.html", status, key=key, detail=detail, status=status)
+
+    async def _send_asset(self, request: Request) -> Response:
+        found = assets.answer(
+            self._assets, request.path_params["digest"], request.path_params["name"]
+        )
+        return found or await self._no_page(request, HTTPException(404))
+
+    async def _no_page(self, request: Request, error: Exception) -> Response:
+        status = error.status_code if isinstance(error, HTTPException) else 404
+        key = "refused.method" if status == 405 else "missing.page"
+        visit = Visit(self, request, Access.none())
+        return visit.page("error.html", status, key=key, detail="", status=status)
+
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, status: int, key: str
+    ) -> None:
+        visit = Visit(self, Request(scope, receive), Access.none())
+        page = visit.page("error.html", status, key=key, detail="", status=status)
+        await page(scope, receive, send)
+
+    @asynccontextmanager
+    async def _lifespan(self, app: Starlette) -> Any:
+        yield
+        await self.background.aclose()
+        if self._desk is not None:
+            await self._desk.aclose()
+
+
+async def _shown(page: SitePage, visit: Visit) -> Response:
+    check(visit.access, Permission.READ, whole=page.whole)
+    return await page.show(visit)
+
+
+def _ask_who(visit: Visit, refused: Unauthorized) -> Response:
+    status, key = (429, "refused.late") if refused.late else (401, "refused.who")
+    page = visit.page("error.html", status, key=key, detail="", status=status)
+    page.headers["www-authenticate"] = 'Basic realm="Mutirao", charset="UTF-8"'
+    return page
+
+
+# The status of an error, the key of its text, and whether its message is told.
+_MEANINGS: tuple[tuple[type[Exception], int, str, bool], ...] = (
+    (InvalidFilter, 400, "refused.filter", True),
+    (ConfigurationError, 500, "failed.unforeseen", False),  # of whoever has mounted it
+    (SchemaError, 503, "failed.schema", True),
+    (StoreBusy, 503, "failed.slow", False),
+    (StoreUnavailable, 503, "failed.database", True),
+    (StoreError, 500, "failed.database", True),
+    (LookupError, 404, "missing.thing", True),
+    (MutiraoError, 409, "failed.refused", True),
+)
+
+
+def _meaning(error: Exception) -> tuple[int, str, bool]:
+    """Return the status of an error, the key of its text, and whether its message is told."""
+    if isinstance(error, Refused):
+        return 403, "refused.whole" if error.needed is None else "refused.role", False
+    if isinstance(error, Misread):
+        return error.status, error.key, False
+    if isinstance(error, MutiraoError):
+        found = next(each for each in _MEANINGS if isinstance(error, each[0]))
+        return found[1:]
+    return 500, "failed.unforeseen", False
+
+
+def _templates() -> Environment:
+    made = Environment(
+        loader=PackageLoader("mutirao.web", "pages"),
+        autoescape=True,
+        finalize=showing.harmless,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    made.filters.update(cell=showing.cell, pretty=showing.pretty, iso=showing.iso, utc=showing.utc)
+    return made

@@ -1,0 +1,1 @@
+"""All texts of the dashboard, by language: a dict for each, with the same keys."""

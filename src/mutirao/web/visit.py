@@ -1,0 +1,144 @@
+"""One request, as pages and commands see it: who asks, in which language, what is answered."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, unquote, urlencode
+
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+
+from mutirao.web.access import Access, Permission
+from mutirao.web.forms import Fields, query_of
+from mutirao.web.texts.language import LANGUAGES, Language, accepted
+
+if TYPE_CHECKING:
+    from mutirao.web.desk import Desk
+    from mutirao.web.site import Site
+
+THEMES = ("system", "light", "dark")
+TIMES = ("relative", "absolute")
+LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_times", "mutirao_said"
+YEAR = 365 * 86_400
+LONGEST_SAID = 600  # characters of what a cookie says
+
+
+@dataclass(frozen=True, slots=True)
+class Notice:
+    """What a command has to tell on the next page: the key of a text, and a fact in it."""
+
+    key: str
+    n: int | None = None
+    detail: str = ""
+
+    @property
+    def is_error(self) -> bool:
+        """Whether it failed."""
+        return self.key.startswith("failed.")
+
+
+class Visit:
+    """One request.
+
+    Parameters:
+        access: what whoever asks may do.
+    """
+
+    def __init__(self, site: "Site", request: Request, access: Access) -> None:
+        self.site, self.request, self.access = site, request, access
+        self.language = _language(request)
+        self.theme = _chosen(request, THEME, THEMES)
+        self.times = _chosen(request, TIME, TIMES)
+        self.now: datetime = site.clock()
+
+    @property
+    def t(self) -> Language:
+        """Returns texts of the language."""
+        return self.language
+
+    @property
+    def desk(self) -> "Desk":
+        """What is read and done."""
+        return self.site.desk
+
+    @property
+    def query(self) -> Fields:
+        """The query of the URL; raises Misread."""
+        return query_of(self.request)
+
+    @property
+    def root(self) -> str:
+        """Where the dashboard begins, without a slash at its end."""
+        return str(self.request.scope.get("root_path", "")).rstrip("/")
+
+    def may(self, role: str) -> bool:
+        """Return whether whoever asks has a role, by its name; templates ask."""
+        return self.access.may(Permission[role.upper()])
+
+    def url(self, page: str, query: Mapping[str, object] | None = None, /, **path: object) -> str:
+        """Return the path of a page, without the name of the host."""
+        found = self.root + str(self.site.url_path_for(page, **path))
+        kept = {key: value for key, value in (query or {}).items() if value not in (None, "")}
+        return f"{found}?{urlencode(kept)}" if kept else found
+
+    def here(self) -> str:
+        """Return the path and query of this page, to come back to."""
+        query = self.request.scope.get("query_string", b"").decode("ascii", "replace")
+        path = self.request.url.path
+        return f"{path}?{query}" if query else path
+
+    def page(self, template: str, code: int = 200, /, **values: Any) -> Response:
+        """Return a page."""
+        said = _said(self.request)
+        html = self.site.render(template, visit=self, t=self.language, said=said, **values)
+        response = HTMLResponse(html, code)
+        if said is not None:
+            response.delete_cookie(SAID, path=self.root or "/")
+        return response
+
+    def back(self, to: str, said: Notice | None = None) -> Response:
+        """Return the way back to a page of ours, where something is told; elsewhere to the first.
+
+        Parameters:
+            to: a path that begins where the dashboard does.
+        """
+        response = RedirectResponse(to if self._is_ours(to) else self.url("overview"), 303)
+        if said is not None:
+            detail = said.detail[:LONGEST_SAID].encode("utf-8", "replace").decode()
+            value = quote(f"{said.key}|{'' if said.n is None else said.n}|{detail}", safe="")
+            self.remember(response, SAID, value[:3_500], 60)
+        return response
+
+    def remember(self, response: Response, name: str, value: str, seconds: int = YEAR) -> None:
+        """Have the browser keep something, for these pages only."""
+        response.set_cookie(
+            name, value, max_age=seconds, path=self.root or "/", httponly=True, samesite="lax",
+            secure=self.request.url.scheme == "https",
+        )  # fmt: skip
+
+    def _is_ours(self, to: str) -> bool:
+        begins = to == self.root or to.startswith(f"{self.root}/")
+        plain = to.isascii() and to.isprintable() and "\\" not in to and len(to) < 4_000
+        return begins and plain and to.startswith("/") and not to.startswith("//")
+
+
+def _language(request: Request) -> Language:
+    chosen = LANGUAGES.get(request.cookies.get(LANGUAGE, ""))
+    return chosen or accepted(request.headers.get("accept-language", ""))
+
+
+def _chosen(request: Request, cookie: str, known: tuple[str, ...]) -> str:
+    value = request.cookies.get(cookie, "")
+    return value if value in known else known[0]
+
+
+def _said(request: Request) -> Notice | None:
+    """Return what the last command told, if a cookie has it."""
+    kept = request.cookies.get(SAID, "")
+    key, _, rest = unquote(kept).partition("|")
+    number, _, detail = rest.partition("|")
+    if not key.startswith(("done.", "failed.")) or key not in LANGUAGES["en"].texts:
+        return None
+    count = int(number) if number.isascii() and number.isdecimal() and len(number) < 12 else None
+    return Notice(key, count, detail[:LONGEST_SAID])
