@@ -32,12 +32,13 @@ from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter
 from mutirao.web import actions, assets, reasons, showing
 from mutirao.web.access import Access, Decide, Refused, Role, check, decided
+from mutirao.web.api.router import Api
 from mutirao.web.credentials import Unauthorized
 from mutirao.web.desk import Application, Desk
 from mutirao.web.forms import Misread
 from mutirao.web.live import REFRESH, Readings
-from mutirao.web.pages import PAGES
 from mutirao.web.page import Page
+from mutirao.web.pages import PAGES
 from mutirao.web.security import Guard, Rules
 from mutirao.web.texts.language import LANGUAGES, Language
 from mutirao.web.visit import Visit
@@ -82,10 +83,12 @@ class Site:
         )
         self.url_path_for = self._inner.url_path_for
         self._guarded = Guard(self._inner, settings.rules, self._refuse)
+        self._api = Api(self, settings.access, settings.rules)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._guarded(scope, receive, send)
+        asked = self._api if self._api.has(scope) else self._guarded
+        await asked(scope, receive, send)
 
     @property
     def desk(self) -> Desk:
@@ -149,7 +152,9 @@ class Site:
         return visit.page("error.html", status, key=key, detail=detail, status=status)
 
     async def _send_asset(self, request: Request) -> Response:
-        found = assets.answer(self._assets, request.path_params["digest"], request.path_params["name"])
+        found = assets.answer(
+            self._assets, request.path_params["digest"], request.path_params["name"]
+        )
         return found or await self._no_page(request, HTTPException(404))
 
     async def _no_page(self, request: Request, error: Exception) -> Response:

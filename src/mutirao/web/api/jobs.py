@@ -1,0 +1,217 @@
+"""Jobs: those that a filter finds, a page at a time, and one with all its attempts.
+
+Secrets are blanked by the rule of the pages; what the access does not show is left out, and
+`redacted` says so.
+"""
+
+import base64
+import binascii
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from mutirao.errors import UnknownJob
+from mutirao.model.filters.conditions import Aspect, Between, Term
+from mutirao.model.filters.filter import MAX_TEXT
+from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import AttemptRecord, JobRecord
+from mutirao.web.access import Role
+from mutirao.web.api.call import Call, Unreadable
+from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.api.values import IdText, copied, due, id_of, id_text
+
+MOST_JOBS = 500
+_CURSOR = "1."
+
+FilterText = Annotated[
+    str,
+    Meta(
+        max_length=MAX_TEXT, description="A filter, such as `state:dead queue:mail`; see Filters."
+    ),
+]
+
+
+class Job(msgspec.Struct, kw_only=True):
+    """A job. `run_at` is null while it waits for another job.
+
+    `redacted`: whether arguments, metadata, results and texts of errors are left out, as whoever
+    asks may not see them.
+    """
+
+    id: IdText
+    task: str
+    queue: str
+    priority: int
+    state: JobState
+    attempt: int
+    max_attempts: int | None
+    timeout: float | None
+    run_at: datetime | None
+    enqueued_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: IdText | None
+    args: dict[str, Any] | None
+    metadata: dict[str, Any] | None
+    key: str | None
+    tags: list[str]
+    tenant: str | None
+    group: str | None
+    error_type: str | None
+    error: str | None
+    graph: IdText | None
+    stage: str | None
+    redrive_of: IdText | None
+    on_dead_of: IdText | None
+    traceparent: str | None
+    progress: float | None
+    progress_of: float | None
+    progress_note: str | None
+    redacted: bool
+
+
+class Attempt(msgspec.Struct, kw_only=True):
+    """One execution of a job. `status`: of the answer, if it sent a webhook."""
+
+    attempt: int
+    run: int
+    worker: IdText | None
+    outcome: OutcomeKind
+    started_at: datetime
+    finished_at: datetime
+    error_type: str | None
+    error: str | None
+    status: int | None
+
+
+class JobWithAttempts(Job, kw_only=True):
+    """A job with all its attempts, oldest first, and its result, if one is kept."""
+
+    attempts: list[Attempt]
+    result: Any
+    payload: Any
+
+
+class JobPage(msgspec.Struct, kw_only=True):
+    """Some jobs, newest first. `next`: the cursor of those that follow; null: there are none."""
+
+    jobs: list[Job]
+    next: str | None
+
+
+class JobsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs, and how many."""
+
+    filter: FilterText = ""
+    cursor: Annotated[str, Meta(max_length=100, description="`next` of the page before.")] = ""
+    size: Annotated[int, Meta(ge=1, le=MOST_JOBS, description="The most jobs of a page.")] = 50
+
+
+async def list_jobs(call: Call) -> Reply:
+    """Answer a page of the jobs that a filter finds."""
+    query: JobsQuery = call.query
+    which = call.filter(query.filter).at(call.now, limit=query.size + 1)
+    if query.cursor:
+        before = Term(Aspect.ID, (Between(None, _read(query.cursor) - 1),))
+        which = replace(which, terms=(*(which.terms or ()), before))
+    found = await call.desk.store.jobs(which)
+    page = found[: query.size]
+    following = _cursor(page[-1].id) if len(found) > query.size else None
+    return Reply(JobPage(jobs=[job_of(call, each) for each in page], next=following))
+
+
+async def show_job(call: Call) -> Reply:
+    """Answer a job with its attempts, if whoever asks may see it."""
+    id = call.id()
+    if call.access.only:
+        visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
+        if not await call.desk.store.jobs(visible):
+            raise UnknownJob(f"there is no job {id} that you may see")
+    job = await call.desk.ajob(id)
+    shown = _Shown(call)
+    return Reply(
+        copied(
+            JobWithAttempts,
+            job,
+            **_fields(shown, job),
+            attempts=[_attempt(shown, each) for each in job.attempts],
+            result=shown.value(job.result),
+            payload=shown.value(job.payload),
+        )
+    )
+
+
+def job_of(call: Call, job: JobRecord) -> Job:
+    """Return a job as whoever asks may see it."""
+    return copied(Job, job, **_fields(_Shown(call), job))
+
+
+class _Shown:
+    """What whoever asks sees of what jobs carry."""
+
+    def __init__(self, call: Call) -> None:
+        self.contents, self.blanking = call.access.contents, call.site.blanking
+
+    def value(self, given: Any) -> Any:
+        return self.blanking.value(given) if self.contents else None
+
+    def mapping(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
+        found: dict[str, Any] | None = self.value(dict(given))
+        return found
+
+    def text(self, given: str | None) -> str | None:
+        return self.blanking.text(given) if self.contents and given is not None else None
+
+
+def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
+    """Return what is not answered as it is."""
+    return {
+        **{name: id_text(getattr(job, name)) for name in _IDS},
+        "run_at": due(job.run_at),
+        "args": shown.mapping(job.args),
+        "metadata": shown.mapping(job.metadata),
+        "key": job.key and shown.blanking.text(job.key),
+        "error": shown.text(job.error),
+        "progress_note": shown.text(job.progress_note),
+        "redacted": not shown.contents,
+    }
+
+
+_IDS = ("id", "worker", "graph", "redrive_of", "on_dead_of")
+
+
+def _attempt(shown: _Shown, each: AttemptRecord) -> Attempt:
+    return copied(Attempt, each, worker=id_text(each.worker), error=shown.text(each.error))
+
+
+def _cursor(id: int) -> str:
+    return base64.urlsafe_b64encode(f"{_CURSOR}{id}".encode()).decode().rstrip("=")
+
+
+def _read(cursor: str) -> int:
+    """Return the id of the last job of the page before; raise Unreadable if it is no cursor."""
+    try:
+        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
+        digits = text.removeprefix(_CURSOR)
+        if text.startswith(_CURSOR) and digits.isascii() and digits.isdecimal():
+            return id_of(digits[:20])
+    except (binascii.Error, ValueError):
+        pass  # it is told below
+    raise Unreadable("the cursor is none of ours; give `next` of a page", place="query.cursor")
+
+
+OPERATIONS = (
+    Operation(
+        name="list_jobs", method="GET", path="/jobs", does="List jobs, newest first.",
+        role=Role.READ, run=list_jobs, query=JobsQuery, answer=JobPage, whole=False,
+    ),
+    Operation(
+        name="show_job", method="GET", path="/jobs/{id}", does="Show a job with all its attempts.",
+        role=Role.READ, run=show_job, answer=JobWithAttempts, whole=False,
+        refusals={404: "There is no such job."},
+    ),
+)  # fmt: skip

@@ -1,0 +1,160 @@
+"""Queues: how many jobs of each state they have, whether they are paused, and the figures of all.
+
+What is counted is counted once for all who ask within some seconds, as for the pages.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+
+import msgspec
+
+from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import QueueCount
+from mutirao.web.access import Role
+from mutirao.web.api.call import Call
+from mutirao.web.api.operation import Operation, Reply
+
+
+class Queue(msgspec.Struct, kw_only=True):
+    """A queue.
+
+    `jobs`: their number by state. `oldest_ready_at`: since when the oldest job waits that is due.
+    """
+
+    name: str
+    paused: bool
+    jobs: dict[JobState, int]
+    oldest_ready_at: datetime | None
+
+
+class QueueList(msgspec.Struct, kw_only=True):
+    """Queues that have jobs, a pause, or a worker of their own, by name."""
+
+    queues: list[Queue]
+
+
+class Workforce(msgspec.Struct, kw_only=True):
+    """The workers of all queues. `expired`: those that have given no sign of life in time."""
+
+    alive: int
+    expired: int
+    running: int
+    slots: int
+
+
+class Statistics(msgspec.Struct, kw_only=True):
+    """What there is to do, and who does it."""
+
+    jobs: dict[JobState, int]
+    queues: list[Queue]
+    workers: Workforce
+
+
+class Paused(msgspec.Struct, kw_only=True):
+    """Whether something is paused."""
+
+    name: str
+    paused: bool
+
+
+@dataclass(slots=True)
+class _Counted:
+    jobs: dict[JobState, int] = field(default_factory=dict)
+    oldest: datetime | None = None
+
+
+async def list_queues(call: Call) -> Reply:
+    """Answer all queues."""
+    return Reply(QueueList(queues=await _queues(call)))
+
+
+async def statistics(call: Call) -> Reply:
+    """Answer the figures of all queues and workers."""
+    queues = await _queues(call)
+    workers = await call.site.readings.get("workers", call.desk.aworkers)
+    totals = {state: sum(each.jobs[state] for each in queues) for state in JobState}
+    alive = [each for each in workers if each.alive]
+    return Reply(
+        Statistics(
+            jobs=totals,
+            queues=queues,
+            workers=Workforce(
+                alive=len(alive),
+                expired=len(workers) - len(alive),
+                running=sum(each.running for each in alive),
+                slots=sum(each.concurrency for each in alive),
+            ),
+        )
+    )
+
+
+async def pause(call: Call) -> Reply:
+    """Pause a queue."""
+    await call.desk.limits.apause(queue=call.name())
+    return Reply(Paused(name=call.name(), paused=True))
+
+
+async def resume(call: Call) -> Reply:
+    """Resume a queue."""
+    await call.desk.limits.aresume(queue=call.name())
+    return Reply(Paused(name=call.name(), paused=False))
+
+
+async def _queues(call: Call) -> list[Queue]:
+    readings, desk = call.site.readings, call.desk
+
+    async def count() -> dict[str, _Counted]:
+        return _by_queue(await desk.acounts(), call.now)
+
+    counted = await readings.get("api counts", count)
+    limits = await readings.get("limits", desk.limits.alist)
+    workers = await readings.get("workers", desk.aworkers)
+    paused = {
+        each.queue for each in limits if each.paused and each.queue is not None and each.by is None
+    }
+    served = {name for each in workers if each.alive for name in each.queues or ()}
+    return [
+        Queue(
+            name=name,
+            paused=name in paused,
+            jobs={state: its.jobs.get(state, 0) for state in JobState},
+            oldest_ready_at=its.oldest,
+        )
+        for name in sorted({*counted, *paused, *served})
+        for its in (counted.get(name, _Counted()),)
+    ]
+
+
+def _by_queue(counts: Iterable[QueueCount], now: datetime) -> dict[str, _Counted]:
+    """Return the numbers by queue. Moments are whole seconds: a tag stays while nothing changes."""
+    found: dict[str, _Counted] = defaultdict(_Counted)
+    for each in counts:
+        its = found[each.queue]
+        its.jobs[each.state] = each.jobs
+        if each.state is JobState.READY and each.oldest_age is not None:
+            since = now.astimezone(UTC) - timedelta(seconds=each.oldest_age)
+            its.oldest = (since + timedelta(seconds=0.5)).replace(microsecond=0)
+    return dict(found)
+
+
+OPERATIONS = (
+    Operation(
+        name="statistics", method="GET", path="/statistics", role=Role.READ, run=statistics,
+        does="Count jobs by state and queue, and workers.", answer=Statistics, tagged=True,
+    ),
+    Operation(
+        name="list_queues", method="GET", path="/queues", role=Role.READ, run=list_queues,
+        does="List the queues.", answer=QueueList, tagged=True,
+    ),
+    Operation(
+        name="pause_queue", method="POST", path="/queues/{name}/pause", role=Role.ADMIN, run=pause,
+        does="Pause a queue: none of its jobs start any more.", answer=Paused,
+    ),
+    Operation(
+        name="resume_queue", method="POST", path="/queues/{name}/resume", role=Role.ADMIN,
+        run=resume, does="Resume a queue.", answer=Paused,
+        refusals={404: "The queue is not paused."},
+    ),
+)  # fmt: skip

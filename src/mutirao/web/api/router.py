@@ -1,0 +1,179 @@
+"""The API as an ASGI application: finds the operation, asks who asks, and answers in JSON."""
+
+import hashlib
+import json
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from mutirao.model.blanking import Blanking
+from mutirao.web.access import Decide, Role, check, decided
+from mutirao.web.api import health, problems
+from mutirao.web.api.call import Call
+from mutirao.web.api.openapi import document
+from mutirao.web.api.operation import PREFIX, Operation, Reply
+from mutirao.web.api.operations import OPERATIONS
+from mutirao.web.security import Guard, Rules
+
+if TYPE_CHECKING:
+    from mutirao.web.site import Site
+
+_SAFE = frozenset({"GET", "HEAD"})
+Endpoint = Callable[[Request], Awaitable[Response]]
+
+
+class ApiRules(Rules):
+    """What is let through of programs, and of our own pages.
+
+    A browser sends a token of a bearer to nobody by itself; and JSON from another page only after a
+    question that nobody answers here, and never without `Origin`.
+    """
+
+    def refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
+        """Return why a request is refused, as a status and a key; None if it is not."""
+        refused = super().refusal("GET", scheme, headers)  # by which name it was asked
+        if refused is not None or method in _SAFE or _has_token_alone(headers):
+            return refused
+        return super().refusal("POST", scheme, headers) if not _is_of_program(headers) else None
+
+
+def _has_token_alone(headers: Headers) -> bool:
+    return (
+        headers.get("authorization", "").lower().startswith("bearer ") and "cookie" not in headers
+    )
+
+
+def _is_of_program(headers: Headers) -> bool:
+    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return kind == "application/json" and not {"origin", "sec-fetch-site", "cookie"} & {*headers}
+
+
+class Api:
+    """The API of a dashboard.
+
+    Parameters:
+        access: says of each request what whoever sends it may do.
+        rules: of the pages; by which names it may be asked.
+    """
+
+    def __init__(self, site: "Site", access: Decide, rules: Rules) -> None:
+        self._site, self._access = site, access
+        inner = Starlette(routes=self._routes(), exception_handlers={HTTPException: _failed})
+        inner.router.redirect_slashes = False
+        self._guarded = Guard(
+            inner, ApiRules(hosts=rules.hosts, origins=rules.origins), self._refuse
+        )
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        await self._guarded(scope, receive, send)
+
+    @staticmethod
+    def has(scope: Scope) -> bool:
+        """Return whether a request is one of the API, and none of a page."""
+        if scope["type"] != "http":
+            return False
+        path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
+        return path in (health.LIVE, health.READY) or f"{path}/".startswith("/api/")
+
+    def _routes(self) -> list[Route]:
+        by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
+        for each in OPERATIONS:
+            by_path[each.path][each.method] = each
+        return [
+            Route(health.LIVE, health.live, methods=["GET"]),
+            Route(health.READY, self._ready, methods=["GET"]),
+            Route(f"{PREFIX}/openapi.json", self._document, methods=["GET"]),
+            *(
+                Route(
+                    PREFIX + path.replace("{name}", "{name:path}"),
+                    self._endpoint(its),
+                    methods=[*its],
+                )
+                for path, its in by_path.items()
+            ),
+        ]
+
+    def _endpoint(self, by_method: Mapping[str, Operation]) -> Endpoint:
+        async def endpoint(request: Request) -> Response:
+            operation = by_method["GET" if request.method == "HEAD" else request.method]
+            call = Call(self._site, request)
+            try:
+                return await self._answer(call, operation)
+            except Exception as error:  # noqa: BLE001 (it becomes a problem, and what is new is logged)
+                return problems.answer(error, self._site.blanking, request.url.path)
+
+        return endpoint
+
+    async def _answer(self, call: Call, operation: Operation) -> Response:
+        call.access = await decided(self._access, call.request)
+        check(call.access, operation.role, whole=operation.whole)
+        await call.read(operation.query, operation.body)
+        reply = await operation.run(call)
+        if operation.acts:
+            self._site.readings.forget()
+        response = _sent(reply)
+        return _tagged(call.request, response) if operation.tagged else response
+
+    async def _document(self, request: Request) -> Response:
+        try:
+            check(await decided(self._access, request), Role.READ)
+        except Exception as error:  # noqa: BLE001 (as above)
+            return problems.answer(error, self._site.blanking, request.url.path)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        return _tagged(request, _sent(Reply(document(OPERATIONS, root))))
+
+    async def _ready(self, request: Request) -> Response:
+        return await health.ready(self._site)
+
+    async def _refuse(
+        self, scope: Scope, receive: Receive, send: Send, status: int, key: str
+    ) -> None:
+        await problems.sent(problems.plain(status, _REFUSED[key]))(scope, receive, send)
+
+
+_REFUSED = {
+    "refused.host": "this host is not known by that name",
+    "refused.site": "send it with a token as a bearer's, or as application/json from no browser",
+    "refused.method": "",
+}
+
+
+async def _failed(request: Request, error: Exception) -> Response:
+    return problems.answer(error, Blanking(), request.url.path)
+
+
+def _sent(reply: Reply) -> Response:
+    return Response(
+        _encoded(reply.value), reply.status, reply.headers, media_type="application/json"
+    )
+
+
+def _encoded(value: Any) -> bytes:
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:  # half a character, which JSON can have only escaped
+        return json.dumps(msgspec.to_builtins(value)).encode()
+
+
+def _tagged(request: Request, response: Response) -> Response:
+    """Return an answer with its ETag, or without its body to whoever knows it."""
+    tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
+    headers = {"etag": tag, "cache-control": "private, no-cache"}
+    known = {
+        each.strip().removeprefix("W/")
+        for each in request.headers.get("if-none-match", "").split(",")
+    }
+    if tag in known or "*" in known:
+        return Response(status_code=304, headers=headers)
+    response.headers.update(headers)
+    return response

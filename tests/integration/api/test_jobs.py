@@ -1,0 +1,116 @@
+"""Jobs by the API: pages, one job, ids, and what is not shown."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from mutirao import Mutirao
+from mutirao.web.access import Access
+from mutirao.web.site import Settings, Site
+from tests.integration.api.conftest import Ask
+
+
+async def test_pages_follow_each_other(ask: Ask, send: Any, tick: Any) -> None:
+    """Each job of the filter is on one page, newest first, and the last page has no next one."""
+    sent = [(await send.aenqueue(each)).id for each in range(5)]
+    await tick.aenqueue()
+    seen: list[str] = []
+    cursor: str | None = ""
+    while cursor is not None:
+        query = {"filter": "queue:mail", "size": 2, "cursor": cursor}
+        page = (await ask("read", "GET", "/jobs", params=query)).json()
+        seen += [each["id"] for each in page["jobs"]]
+        cursor = page["next"]
+    assert seen == [str(each) for each in reversed(sent)]
+
+
+async def test_a_page_that_is_just_full_is_the_last(ask: Ask, send: Any) -> None:
+    """Nobody is sent on to an empty page."""
+    await send.aenqueue(1)
+    page = (await ask("read", "GET", "/jobs", params={"size": 1})).json()
+    assert (len(page["jobs"]), page["next"]) == (1, None)
+
+
+async def test_a_job_is_shown_with_its_attempts(ask: Ask, shop: Mutirao) -> None:
+    """Errors and attempts are there; ids are text; what is a secret is blanked."""
+
+    @shop.task(max_attempts=1)
+    def charge(card: int, password: str) -> None:
+        raise ValueError("refused, password=hunter2")
+
+    job = await charge.aenqueue(4, password="hunter2")
+    await shop.adrain() if hasattr(shop, "adrain") else await shop.arun(burst=True)
+    found = (await ask("read", "GET", f"/jobs/{job.id}")).json()
+    assert (found["id"], found["state"], found["args"]) == (
+        str(job.id), "dead", {"card": 4, "password": "•••"},
+    )  # fmt: skip
+    assert [each["outcome"] for each in found["attempts"]] == ["dead"]
+    assert isinstance(found["attempts"][0]["worker"], str)
+    assert "hunter2" not in str(found)
+    assert "refused, password=•••" in found["error"]
+
+
+async def test_what_jobs_carry_is_left_out(shop: Mutirao, send: Any) -> None:
+    """Who may not see contents gets none, and is told so."""
+    await send.aenqueue(77_123)
+    site = Site(shop, Settings(access=lambda _: Access.read(contents=False)))
+    transport = httpx2.ASGITransport(app=site)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs/api/v1") as client:
+        for path in ("/jobs", "/jobs/1"):
+            answer = await client.get(path)
+            assert "77123" not in answer.text
+            assert '"redacted":true' in answer.text
+    await site.desk.aclose()
+
+
+@pytest.mark.parametrize("id", ["0", "-1", "x", "01", "1.0", "9223372036854775808", "9" * 400])
+async def test_what_is_no_id_is_refused(id: str, ask: Ask) -> None:
+    """It is 422 with the place, whatever it is."""
+    answer = await ask("read", "GET", f"/jobs/{id}")
+    assert (answer.status_code, answer.json()["place"]) == (422, "path.id")
+
+
+async def test_a_filter_that_is_none_is_refused(ask: Ask) -> None:
+    """It is 422 with the class of the error, and where in the text."""
+    answer = await ask("read", "GET", "/jobs", params={"filter": "state:ready colour:red"})
+    problem = answer.json()
+    assert answer.status_code == problem["status"] == 422
+    assert (problem["type"], problem["position"]) == ("urn:mutirao:InvalidFilter", 12)
+    assert answer.headers["content-type"] == "application/problem+json"
+
+
+@pytest.mark.parametrize(
+    ("query", "place"),
+    [
+        ("size=0", "query.size"),
+        ("size=501", "query.size"),
+        ("size=x", "query.size"),
+        ("colour=red", "query"),
+        ("size=1&size=2", "query"),
+        ("filter=%00", "query"),
+        ("filter=%ff", "query"),
+        ("cursor=zzz", "query.cursor"),
+        ("cursor=MS4wMDAw", "query.cursor"),
+        ("cursor=%C3%A9", "query.cursor"),
+    ],
+)
+async def test_a_parameter_that_cannot_be_is_refused(query: str, place: str, ask: Ask) -> None:
+    """It is 422 with the place."""
+    answer = await ask("read", "GET", f"/jobs?{query}")
+    assert (answer.status_code, answer.json()["place"]) == (422, place), answer.text
+
+
+async def test_what_jobs_carry_is_json_whatever_it_is(ask: Ask, shop: Mutirao) -> None:
+    """Half a character and a number of a hundred digits are answered as they were asked."""
+
+    @shop.task
+    def keep(value: Any) -> None: ...
+
+    for value in ("\ud800", 10**100, "\u202e<script>", 2**53 + 1):
+        job = await keep.aenqueue(value)
+        answer = await ask("read", "GET", f"/jobs/{job.id}")
+        assert answer.status_code == 200
+        assert answer.json()["args"] == {"value": value}
