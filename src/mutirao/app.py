@@ -24,7 +24,7 @@ from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
-from mutirao.errors import ConfigurationError
+from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import MAX_PAYLOAD
@@ -52,6 +52,9 @@ from mutirao.workers import Workers
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+    from mutirao.web.access import Decide
+    from mutirao.web.site import Site
 
 
 DEFAULT_URL = "sqlite:///mutirao.db"
@@ -268,6 +271,36 @@ class Mutirao(
         """
         found = dialect_named(dialect) if dialect else dialect_with_roles()
         return found.admin.grants(roles, to, schema)
+
+    # The dashboard
+
+    def web(
+        self, *, access: "Decide", origins: Sequence[str] = (), redact: Sequence[str] = ()
+    ) -> "Site":
+        """Return the dashboard as an ASGI application, to be mounted: `Mount("/jobs", app.web(…))`.
+
+        Opens nothing before its first request. It has two connections of its own to the database,
+        beside those of the application.
+
+        Parameters:
+            access: called with each request (Starlette's), returns the `mutirao.web.Access` of
+                whoever sent it, at once or as a coroutine. There is no default.
+            origins: where browsers have the pages from, if a proxy before the program speaks HTTPS
+                or has another name: `("https://jobs.example.com",)`.
+            redact: names of arguments whose values are secrets, beside those that are known by
+                their names, such as `password`.
+
+        Raises:
+            ConfigurationError: `mutirao[web]` is not installed, or an origin is none.
+        """
+        try:
+            from mutirao.web import mounting  # its packages are needed by nothing else
+        except ModuleNotFoundError as missing:
+            raise MissingDriver(
+                f"the dashboard needs {missing.name}, which is not installed: run"
+                " pip install 'mutirao[web]'"
+            ) from missing
+        return mounting.mounted(self, access, origins, redact)
 
     # Closing
 

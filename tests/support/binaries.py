@@ -41,6 +41,10 @@ class PoolerNotFound(Exception):
     """PgBouncer is not installed; the message says how to get it."""
 
 
+class BrowserNotFound(Exception):
+    """Chromium is not installed; the message says how to get it."""
+
+
 def find_server() -> Path:
     """Return the directory of the server programs, installing them where that is possible.
 
@@ -96,6 +100,12 @@ def find_rabbitmq() -> Path:
     return _found(_rabbitmq, "rabbitmq-server", RabbitNotFound, "RabbitMQ is missing.")
 
 
+def find_chromium() -> Path:
+    """Return the browser, with fonts in which all widths are the same everywhere."""
+    packages = "chromium fonts-liberation"
+    return _found(_chromium, packages, BrowserNotFound, "Chromium is missing.")
+
+
 def _found(
     look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
 ) -> Path:
@@ -121,6 +131,13 @@ def _mariadb() -> Iterator[Path]:
     yield from _given("usr/sbin/mariadbd")
     found = shutil.which("mariadbd", path=f"{os.environ['PATH']}:/usr/sbin:/usr/libexec")
     if found is not None and shutil.which("mariadb-install-db") is not None:
+        yield Path(found)
+
+
+def _chromium() -> Iterator[Path]:
+    yield from _given("usr/bin/chromium")
+    found = shutil.which("chromium")
+    if found is not None:
         yield Path(found)
 
 

@@ -57,6 +57,7 @@ _COMMANDS = {
     "stats": ("stats", "stats"),
     "subscriptions": ("topics", "subscriptions"),
     "transports": ("transports", "transports"),
+    "web": ("web.command", "web"),
     "webhooks": ("webhooks", "webhooks"),
     "worker": ("worker", "worker"),
 }

@@ -69,7 +69,7 @@ def _round(most: int) -> int:
     """Return a number that is easy to read, not below the largest."""
     if most <= 4:
         return 4
-    size = 10 ** int(log10(most))
+    size: int = 10 ** int(log10(most))
     return next(whole for step in (1, 2, 2.5, 4, 5, 8, 10) if (whole := ceil(step * size)) >= most)
 
 

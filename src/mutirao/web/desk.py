@@ -17,6 +17,7 @@ from mutirao.model.findings import Finding
 from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.jobs.records import GraphRecord
 from mutirao.ports import Store
+from mutirao.web.stub import Stub
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
 
@@ -60,7 +61,7 @@ class Application(Protocol):
         ...
 
 
-class Desk(JobAdmin):
+class Desk(Stub, JobAdmin):
     """What pages read and commands do."""
 
     def __init__(self, app: Application) -> None:

@@ -46,7 +46,7 @@ class Readings:
             task.add_done_callback(_look_at)
             self._under_way[name] = task
         # Whoever leaves does not take the reading away from the others.
-        return await asyncio.shield(task)  # type: ignore[no-any-return]
+        return await asyncio.shield(task)
 
     def age(self, name: str) -> float:
         """Return the seconds since something was read; 0 if it never was."""

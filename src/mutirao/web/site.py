@@ -20,6 +20,7 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from mutirao.errors import (
+    ConfigurationError,
     InvalidFilter,
     MutiraoError,
     SchemaError,
@@ -137,6 +138,8 @@ class Site:
             try:
                 visit.access = await decided(self._settings.access, request)
                 return await answer(visit)
+            except HTTPException as missing:
+                return await self._no_page(request, missing)
             except Unauthorized as refused:
                 return _ask_who(visit, refused)
             except Exception as error:  # noqa: BLE001 (it becomes a page, and what is new is logged)
@@ -200,6 +203,8 @@ def _meaning(error: Exception) -> tuple[int, str, bool]:
             return error.status, error.key, False
         case InvalidFilter():
             return 400, "refused.filter", True
+        case ConfigurationError():  # of whoever has mounted it
+            return 500, "failed.unforeseen", False
         case SchemaError():
             return 503, "failed.schema", True
         case StoreBusy():

@@ -1,4 +1,4 @@
-"""One request, as pages and commands see it: who asks, in which language, and how it is answered."""
+"""One request, as pages and commands see it: who asks, in which language, what is answered."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -76,9 +76,9 @@ class Visit:
         """Return whether whoever asks has a role, by its name; templates ask."""
         return self.access.may(Role[role.upper()])
 
-    def url(self, name: str, query: Mapping[str, object] | None = None, **path: object) -> str:
+    def url(self, page: str, query: Mapping[str, object] | None = None, /, **path: object) -> str:
         """Return the path of a page, without the name of the host."""
-        found = self.root + str(self.site.url_path_for(name, **path))
+        found = self.root + str(self.site.url_path_for(page, **path))
         kept = {key: value for key, value in (query or {}).items() if value not in (None, "")}
         return f"{found}?{urlencode(kept)}" if kept else found
 
@@ -88,11 +88,11 @@ class Visit:
         path = self.request.url.path
         return f"{path}?{query}" if query else path
 
-    def page(self, template: str, status: int = 200, **values: Any) -> Response:
+    def page(self, template: str, code: int = 200, /, **values: Any) -> Response:
         """Return a page."""
         said = _said(self.request)
         html = self.site.render(template, visit=self, t=self.language, said=said, **values)
-        response = HTMLResponse(html, status)
+        response = HTMLResponse(html, code)
         if said is not None:
             response.delete_cookie(SAID, path=self.root or "/")
         return response

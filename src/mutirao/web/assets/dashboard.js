@@ -30,7 +30,8 @@
   let failures = 0;
 
   function isInUse(part) {
-    const focused = part.contains(document.activeElement) && document.activeElement !== body;
+    const active = document.activeElement;
+    const focused = part.contains(active) && active.matches("input, select, textarea, button, summary, pre");
     const selected = getSelection();
     return focused || part.querySelector("input:checked") ||
       (selected && !selected.isCollapsed && part.contains(selected.anchorNode));
@@ -42,10 +43,14 @@
       if (!its || isInUse(part) || its.innerHTML === part.innerHTML) continue;
       const open = new Set([...part.querySelectorAll("details[open][data-key]")].map((d) => d.dataset.key));
       const at = row ? row.querySelector("a")?.href : null;
+      const focused = part.contains(document.activeElement) ? document.activeElement.href : null;
       part.replaceChildren(...document.adoptNode(its).childNodes);
       for (const each of part.querySelectorAll("details[data-key]")) each.open = open.has(each.dataset.key) || each.open;
       localTimes(part);
       if (at && row && !row.isConnected) select(rows().find((each) => each.querySelector("a")?.href === at));
+      if (focused && document.activeElement === body) {
+        [...part.querySelectorAll("a[href]")].find((each) => each.href === focused)?.focus({ preventScroll: true });
+      }
       prepare();
     }
   }

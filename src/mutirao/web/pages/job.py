@@ -92,7 +92,10 @@ def _error(visit: Visit, attempt: AttemptRecord) -> tuple[tuple[str, int] | None
     if not visit.access.contents:
         return (BLANK, 0), BLANK
     text = visit.site.blanking.text(attempt.error)
-    return block(text), text.strip().rpartition("\n")[2]
+    line = text.strip().rpartition("\n")[2]
+    name, colon, rest = line.partition(": ")
+    again = colon and (attempt.error_type or "").endswith(name)  # it stands before it already
+    return block(text), rest if again else line
 
 
 async def _graph(visit: Visit, id: int | None) -> GraphRecord | None:
@@ -124,7 +127,9 @@ def _may(visit: Visit, job: JobRecord) -> tuple[str, ...]:
         return ("redrive",)
     if job.state is JobState.RUNNING:
         return ("cancel",)
-    return ("retry", "change", "cancel") if job.state is not JobState.READY else ("change", "cancel")
+    return (
+        ("retry", "change", "cancel") if job.state is not JobState.READY else ("change", "cancel")
+    )
 
 
 PAGE = Page(path="/jobs/{id}", name="job", show=show, whole=False, listed=False)

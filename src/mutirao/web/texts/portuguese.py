@@ -23,7 +23,7 @@ PORTUGUESE: Mapping[str, str] = {
     "live.hold": "Pausar atualização",
     "live.go": "Retomar atualização",
     "prefer.theme": "Tema",
-    "prefer.theme.system": "Como o sistema",
+    "prefer.theme.system": "Sistema",
     "prefer.theme.light": "Claro",
     "prefer.theme.dark": "Escuro",
     "prefer.times": "Horários",
@@ -114,6 +114,7 @@ PORTUGUESE: Mapping[str, str] = {
     "overview.failures.more": "{n} falharam na última hora",
     "overview.dead.more": "guardados até reenfileirar ou limpar",
     "overview.alive": "todos vivos",
+    "overview.none": "nenhum vivo",
     "overview.gone": "{n} expirados",
     "overview.no_workers": "Nenhum worker está vivo, portanto nenhum job começa. Inicie um:"
     " mutirao worker modulo:app",

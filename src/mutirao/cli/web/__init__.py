@@ -1,0 +1,1 @@
+"""The command that serves the dashboard."""

@@ -1,0 +1,90 @@
+"""`web`: serve the dashboard."""
+
+from pathlib import Path
+
+import click
+
+from mutirao.app import Mutirao
+from mutirao.cli import logs
+from mutirao.cli.options import log_options, option
+from mutirao.cli.target import APP_VARIABLE, load_app
+from mutirao.errors import ConfigurationError, MissingDriver
+
+
+@click.command()
+@click.argument("target", metavar="[MODULE:APP]", required=False, envvar=APP_VARIABLE)
+@option("--bind", default="127.0.0.1:8765", help="Where to listen: host:port.")
+@option("--database", metavar="URL", help="Where the jobs are, if not in the application's own"
+        " database; without an application, where they are.")  # fmt: skip
+@option("--user", default="admin", help="Who is asked for the password.")
+@option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File of the password; needed, or a token, unless only this machine can connect.")  # fmt: skip
+@option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
+        help="File of a token: of a bearer, or a password with any user.")  # fmt: skip
+@click.option("--password", envvar="MUTIRAO_WEB_PASSWORD", show_envvar=True, hidden=True)
+@click.option("--token", envvar="MUTIRAO_WEB_TOKEN", show_envvar=True, hidden=True)
+@option("--host", "hosts", multiple=True, help="A name by which it may be asked, beside the address;"
+        " may be repeated.")  # fmt: skip
+@option("--origin", "origins", multiple=True, help="Where browsers have the pages from, behind a"
+        " proxy: https://jobs.example.com; may be repeated.")  # fmt: skip
+@option(
+    "--redact", multiple=True, help="Name of an argument whose value is a secret; may be repeated."
+)
+@log_options
+def web(
+    target: str | None,
+    bind: str,
+    database: str | None,
+    user: str,
+    password_file: Path | None,
+    token_file: Path | None,
+    password: str | None,
+    token: str | None,
+    hosts: tuple[str, ...],
+    origins: tuple[str, ...],
+    redact: tuple[str, ...],
+    log_format: logs.Format,
+    log_level: str,
+) -> None:
+    """Serve the dashboard until SIGTERM or SIGINT: all jobs, and what can be done about them.
+
+    Without an application, by --database alone, it shows and does the same, but does not know which
+    tasks there are. Others than this machine can connect only if a password or a token is given, in
+    a file or as MUTIRAO_WEB_PASSWORD or MUTIRAO_WEB_TOKEN.
+    """
+    logs.configure(log_format, log_level)
+    try:
+        from mutirao.web import serving  # its packages are needed by nothing else
+    except ModuleNotFoundError as missing:
+        raise MissingDriver(
+            f"the dashboard needs {missing.name}, which is not installed: run"
+            " pip install 'mutirao[web]'"
+        ) from missing
+    given = serving.Serving(
+        bind=bind,
+        user=user,
+        password=_secret(password_file, password),
+        token=_secret(token_file, token),
+        hosts=hosts,
+        origins=origins,
+        redact=redact,
+    )
+    serving.serve(_application(target, database), given)
+
+
+def _application(target: str | None, database: str | None) -> Mutirao:
+    if target is not None:
+        app = load_app(target)
+        if database is not None:
+            app.use_database(database)
+        return app
+    if database is None:
+        raise ConfigurationError(
+            "neither an application nor a database is named; write `mutirao web shop:app`, or"
+            " `mutirao web --database URL`"
+        )
+    return Mutirao(database)
+
+
+def _secret(file: Path | None, variable: str | None) -> str:
+    return (variable or "") if file is None else file.read_text().strip()

@@ -1,0 +1,29 @@
+"""The dashboard in an application of somebody else, who says who may do what."""
+
+from collections.abc import Collection, Iterable
+
+from mutirao.errors import ConfigurationError
+from mutirao.web.access import Decide
+from mutirao.web.desk import Application
+from mutirao.web.security import Rules, checked_origins
+from mutirao.web.site import Settings, Site
+
+
+def mounted(
+    app: Application, access: Decide, origins: Iterable[str], redact: Collection[str]
+) -> Site:
+    """Return the dashboard of an application; see `Mutirao.web`.
+
+    Raises:
+        ConfigurationError: `access` cannot be called, or an origin is none.
+    """
+    if not callable(access):
+        raise ConfigurationError(
+            f"access= is {access!r}; give a function that returns the Access of a request, such as"
+            " Access.read()"
+        )
+    try:
+        rules = Rules(origins=checked_origins(origins))
+    except ValueError as unfit:
+        raise ConfigurationError(str(unfit)) from unfit
+    return Site(app, Settings(access=access, rules=rules, redact=redact))

@@ -1,0 +1,122 @@
+"""The dashboard as a program of its own: loopback only, unless it asks who is there."""
+
+import asyncio
+import ipaddress
+import signal
+import socket
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import uvicorn
+
+from mutirao.errors import ConfigurationError
+from mutirao.log import log
+from mutirao.web.credentials import Credentials, Door, loopback
+from mutirao.web.desk import Application
+from mutirao.web.security import LOOPBACK_NAMES, Rules, checked_origins
+from mutirao.web.site import Settings, Site
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Serving:
+    """How the dashboard is served; the options of `mutirao web`."""
+
+    bind: str = "127.0.0.1:8765"
+    user: str = "admin"
+    password: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
+    hosts: Collection[str] = ()
+    origins: Collection[str] = ()
+    redact: Collection[str] = ()
+
+
+def serve(app: Application, given: Serving) -> None:
+    """Serve until SIGTERM or SIGINT.
+
+    Raises:
+        ConfigurationError: the address is none or taken, a secret is too short, or others could
+            connect and nothing is asked of them.
+    """
+    site, host, port = made(app, given)
+    listening = _listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    log.info("dashboard at http://%s:%d", shown, listening.getsockname()[1])
+    config = uvicorn.Config(
+        site, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+    )
+    with listening:
+        asyncio.run(_Server(config).serve(sockets=[listening]))
+
+
+class _Server(uvicorn.Server):
+    """A server that a signal ends in good order: uvicorn's own raises it again afterwards."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Stop at the first signal, at once at the second."""
+        loop = asyncio.get_running_loop()
+        for each in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(each, self.handle_exit, each, None)
+        yield
+
+
+def made(app: Application, given: Serving) -> tuple[Site, str, int]:
+    """Return the dashboard, and the address on which it is served."""
+    host, port = _address(given.bind)
+    try:
+        credentials = Credentials(user=given.user, password=given.password, token=given.token)
+        origins = checked_origins(given.origins)
+    except ValueError as unfit:
+        raise ConfigurationError(str(unfit)) from unfit
+    local = _is_loopback(host)
+    if not local and not credentials:
+        raise ConfigurationError(
+            f"--bind is {given.bind!r}, where others can connect, and nothing is asked of them; give"
+            " --password-file or --token-file, or bind 127.0.0.1"
+        )
+    names = {each.lower() for each in given.hosts}
+    # A page elsewhere whose name was made to mean this machine has its own name in `Host`.
+    hosts = {*LOOPBACK_NAMES, *names} if local else ({host.lower(), *names} if names else None)
+    settings = Settings(
+        access=Door(credentials) if credentials else loopback,
+        rules=Rules(hosts=hosts, origins=origins),
+        redact=given.redact,
+    )
+    return Site(app, settings), host, port
+
+
+def _address(bind: str) -> tuple[str, int]:
+    host, colon, port = bind.rpartition(":")
+    if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
+        raise ConfigurationError(f"--bind is {bind!r}; give host:port, such as 127.0.0.1:8765")
+    return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    try:
+        [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+        listening = socket.socket(family, kind, protocol)
+        try:
+            listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listening.bind(address)
+        except OSError:
+            listening.close()
+            raise
+    except OSError as error:
+        raise ConfigurationError(
+            f"--bind is {host}:{port}, where nobody can listen: {error.strerror or error}; give"
+            " another one"
+        ) from error
+    return listening

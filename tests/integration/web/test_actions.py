@@ -1,0 +1,156 @@
+"""Each command, as each role: it acts for those who may, and for nobody else."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from mutirao import JobState
+from mutirao.web.access import Role
+from mutirao.web.actions import COMMANDS
+from tests.integration.web.conftest import ROLES, Browser
+from tests.support.dashboard import Shop
+
+# Of each command: what its form has, and the roles that may give it.
+FORMS = {
+    "retry": {"id": "scheduled"},
+    "cancel": {"id": "scheduled"},
+    "redrive": {"id": "dead"},
+    "change": {"id": "scheduled", "priority": "-5"},
+    "run-schedule": {"schedule": "price feeds"},
+    "pause-queue": {"queue": "mail"},
+    "resume-queue": {"queue": "media"},
+    "pause-schedule": {"schedule": "price feeds"},
+    "resume-schedule": {"schedule": "price feeds"},
+    "disable-subscription": {"subscription": "index orders"},
+    "enable-subscription": {"subscription": "index orders"},
+    "pause-endpoint": {"endpoint": "warehouse"},
+    "resume-endpoint": {"endpoint": "warehouse"},
+    "test-endpoint": {"endpoint": "warehouse"},
+}
+
+
+def form_of(shop: Shop, name: str) -> dict[str, object]:
+    """Return the form of a command, with ids in place of states."""
+    return {key: shop.by_state.get(value, value) for key, value in FORMS[name].items()}
+
+
+async def told(browser: Browser, role: str = "admin") -> str:
+    """Return what the next page tells, once."""
+    found = re.search(
+        r'<p class="said (\w+)".*?<span>(.*?)</span>', await browser.page("/jobs", role), re.S
+    )
+    return "" if found is None else f"{found[1]}: {found[2].strip()}"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+@pytest.mark.parametrize("role", ROLES)
+async def test_a_command_asks_who_gives_it(
+    browser: Browser, shop: Shop, name: str, role: str
+) -> None:
+    """It acts, or is refused, by the role alone; whatever page the form came from."""
+    access, command = ROLES[role], COMMANDS[name]
+    allowed = access.role >= command.role and not (command.whole and access.only)
+    answer = await browser.post(f"/act/{name}", role, **form_of(shop, name))
+    assert answer.status_code == (303 if allowed else 403)
+    if allowed:
+        assert (await told(browser, role)).startswith("good: ")
+
+
+async def test_every_command_has_a_form_here() -> None:
+    """One that is new is tried, too."""
+    assert FORMS.keys() == COMMANDS.keys()
+    assert {each.role for each in COMMANDS.values()} == {Role.ACT, Role.ADMIN}
+
+
+async def test_a_refused_command_changes_nothing(browser: Browser, shop: Shop) -> None:
+    """The job is as it was, and what the page of somebody else tells is not this."""
+    await browser.post("/act/cancel", "read", id=shop.scheduled)
+    await browser.post("/act/cancel", "none", id=shop.scheduled)
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.SCHEDULED
+
+
+async def test_commands_on_jobs(browser: Browser, shop: Shop) -> None:
+    """Run now, change, cancel and redrive do so, and tell it once."""
+    await browser.post("/act/retry", id=shop.scheduled)
+    assert (await told(browser)) == "good: The job is due now."
+    assert (await told(browser)) == ""
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.READY
+
+    await browser.post("/act/change", id=shop.ready, priority="-5", queue="bulk", delay="2h")
+    changed = await shop.app.ajob(shop.ready)
+    assert (changed.priority, changed.queue, changed.state) == (-5, "bulk", JobState.SCHEDULED)
+
+    await browser.post("/act/cancel", id=[shop.ready, shop.scheduled, shop.succeeded])
+    assert (await told(browser)) == "good: 2 jobs are cancelled. 2/3"
+
+    await browser.post("/act/redrive", id=shop.dead)
+    [again] = [job for job in await shop.app.ajobs() if job.redrive_of == shop.dead]
+    page = await browser.page(f"/jobs/{again.id}")
+    assert f'href="/jobs/{shop.dead}"' in page
+
+
+async def test_a_command_does_not_reach_jobs_that_are_not_seen(
+    browser: Browser, shop: Shop
+) -> None:
+    """Of what is named, only what whoever acts may see: the others are as they were."""
+    await browser.post("/act/redrive", "mail", id=[shop.succeeded, shop.dead])
+    assert (await told(browser, "mail")).endswith("1/2")
+    assert not [job for job in await shop.app.ajobs() if job.redrive_of == shop.succeeded]
+    await browser.post("/act/cancel", "mail", id=shop.blocked)
+    assert (await told(browser, "mail")).startswith("bad: Nothing was cancelled")
+    assert (await shop.app.ajob(shop.blocked)).state is JobState.BLOCKED
+
+
+@pytest.mark.parametrize(
+    ("name", "form"),
+    [
+        ("cancel", {}),
+        ("cancel", {"id": "x"}),
+        ("cancel", {"id": "-1"}),
+        ("cancel", {"id": "9" * 30}),
+        ("cancel", {"id": "٣"}),
+        ("cancel", {"id": [str(number) for number in range(1, 600)]}),
+        ("change", {"id": "1", "priority": "high"}),
+        ("change", {"id": "1", "delay": "soon"}),
+        ("change", {"id": "1", "queue": "q" * 300}),
+        ("pause-queue", {}),
+        ("pause-queue", {"queue": "a\x00b"}),
+        ("cancel", {"id": "1", "other": "x" * 70_000}),
+    ],
+)
+async def test_a_form_that_cannot_be_read(
+    browser: Browser, name: str, form: dict[str, object]
+) -> None:
+    """It is refused as a page, before anything is done."""
+    answer = await browser.post(f"/act/{name}", **form)
+    assert answer.status_code in (400, 413)
+    assert "Traceback" not in answer.text
+
+
+async def test_what_cannot_be_done_is_told(browser: Browser) -> None:
+    """In the words of the library, on the page that the form came from."""
+    await browser.post("/act/resume-queue", queue="mail")
+    assert "is not paused" in await told(browser)
+    await browser.post("/act/pause-schedule", schedule="<b>none</b>")
+    assert "&lt;b&gt;none&lt;/b&gt;" in await told(browser)
+    await browser.post("/act/change", id=1, priority="99999")
+    assert (await told(browser)).startswith("bad: ")
+
+
+async def test_an_unknown_command(browser: Browser) -> None:
+    """There is no such page; a page of a command cannot be asked for without a form."""
+    assert (await browser.post("/act/explode")).status_code == 404
+    assert (await browser.get("/act/cancel")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    "back",
+    ["//evil.example/", "https://evil.example/", "/\\evil.example", "javascript:alert(1)", "", "x",
+     "/jobs\r\nSet-Cookie: a=b", "/é"],
+)  # fmt: skip
+async def test_the_way_back_leads_nowhere_else(browser: Browser, shop: Shop, back: str) -> None:
+    """Whatever the form says, it ends on a page of the dashboard."""
+    answer = await browser.post("/act/retry", id=shop.scheduled, back=back)
+    assert answer.headers["location"] == "/"

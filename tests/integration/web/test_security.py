@@ -1,0 +1,221 @@
+"""What stands before the pages: headers, where forms come from, names, and who is let in."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from mutirao.errors import ConfigurationError
+from mutirao.web.serving import Serving, made
+from tests.integration.web.conftest import Browser, by_header
+from tests.support.dashboard import Shop
+
+PASSWORD, TOKEN = "a long password", "a-token-of-some-length"
+
+
+def basic(user: str, password: str) -> str:
+    """Return the header of basic authentication."""
+    return "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
+
+
+async def test_headers_of_pages(browser: Browser) -> None:
+    """No inline script or style, no frames, nothing kept; also of errors."""
+    for path in ("/", "/jobs", "/nowhere", "/jobs/x", "/assets/0/none.css"):
+        headers = (await browser.get(path)).headers
+        policy = headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert "frame-ancestors 'none'" in policy
+        assert headers["x-content-type-options"] == "nosniff"
+        assert headers["cache-control"] == "no-store"
+        assert headers["referrer-policy"] == "same-origin"
+    refused = await browser.post("/act/cancel", headers={}, id=1)
+    assert refused.headers["content-security-policy"]
+
+
+async def test_pages_have_nothing_inline(browser: Browser, shop: Shop) -> None:
+    """What the policy forbids is not there, so no browser says that something was blocked."""
+    import re
+
+    for path in ("/", "/jobs", f"/jobs/{shop.dead}", "/schedules", "/doctor"):
+        page = await browser.page(path)
+        assert not re.search(r"\sstyle=|\son\w+=|<style|javascript:", page)
+        assert re.findall(r"<script[^>]*>", page) == re.findall(r"<script src=[^>]* defer>", page)
+
+
+async def test_assets_are_kept_for_ever(browser: Browser) -> None:
+    """By a URL that has their digest; of another one they are not kept."""
+    import re
+
+    page = await browser.page("/")
+    for path in re.findall(r'"(/assets/[^"]+)"', page):
+        answer = await browser.get(path)
+        assert answer.status_code == 200
+        assert "immutable" in answer.headers["cache-control"]
+    stale = await browser.get("/assets/0000/dashboard.css")
+    assert stale.headers["cache-control"] == "no-cache"
+    assert (await browser.get("/assets/0/..%2fsite.py")).status_code == 404
+
+
+@pytest.mark.parametrize(
+    ("headers", "allowed"),
+    [
+        ({"sec-fetch-site": "same-origin"}, True),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "cross-site"}, False),
+        ({"sec-fetch-site": "none"}, False),
+        ({"sec-fetch-site": "cross-site", "origin": "http://testserver"}, False),
+        ({"origin": "http://testserver"}, True),
+        ({"origin": "https://testserver"}, False),
+        ({"origin": "http://testserver:81"}, False),
+        ({"origin": "http://testserver.evil.example"}, False),
+        ({"origin": "null"}, False),
+        ({"origin": "https://jobs.example.com"}, True),
+        ({}, False),
+        ({"authorization": "Basic YTpi"}, False),
+        ({"authorization": "Bearer abc"}, True),
+        ({"authorization": "Bearer abc", "origin": "http://evil.example"}, False),
+    ],
+)
+async def test_where_forms_may_come_from(
+    shop: Shop, headers: dict[str, str], allowed: bool
+) -> None:
+    """From pages of our own, of the origins that were named, and from programs with a token."""
+    site = shop.app.web(access=by_header, origins=["https://jobs.example.com"])
+    answer = await Browser(site).post("/act/retry", headers=headers, id=shop.scheduled)
+    assert answer.status_code == (303 if allowed else 403)
+    await site.desk.aclose()
+
+
+@pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
+async def test_other_methods_are_refused(browser: Browser, method: str) -> None:
+    """There are pages and forms, and nothing else."""
+    assert (await browser.client.request(method, "/jobs")).status_code == 405
+
+
+@pytest.mark.parametrize(
+    ("host", "allowed"),
+    [
+        ("127.0.0.1:8765", True), ("localhost:8765", True), ("[::1]:8765", True),
+        ("LOCALHOST", True), ("evil.example", False), ("127.0.0.1.evil.example", False),
+        ("evil.example:8765", False), ("", False),
+    ],
+)  # fmt: skip
+async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> None:
+    """On loopback only those: a name elsewhere may be made to mean this machine."""
+    site, address, port = made(shop.app, Serving())
+    assert (address, port) == ("127.0.0.1", 8765)
+    answer = await Browser(site).get("/jobs", host=host)
+    assert answer.status_code == (200 if allowed else 421)
+    await site.desk.aclose()
+
+
+@pytest.mark.parametrize("bind", ["0.0.0.0:80", "192.168.0.7:80", "[::]:80", "jobs.example.com:80"])
+def test_others_may_not_connect_without_credentials(shop: Shop, bind: str) -> None:
+    """It refuses to start; with credentials it does not."""
+    with pytest.raises(ConfigurationError, match="nothing is asked of them"):
+        made(shop.app, Serving(bind=bind))
+    made(shop.app, Serving(bind=bind, password=PASSWORD))
+    made(shop.app, Serving(bind=bind, token=TOKEN))
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (Serving(bind="8765"), "give host:port"),
+        (Serving(bind="127.0.0.1:99999"), "give host:port"),
+        (Serving(password="short"), "5 characters"),
+        (Serving(token="short"), "5 characters"),
+        (Serving(origins=("jobs.example.com",)), "no origin"),
+    ],
+)
+def test_what_cannot_be_served(shop: Shop, given: Serving, problem: str) -> None:
+    """It says what is wrong, before it listens."""
+    with pytest.raises(ConfigurationError, match=problem):
+        made(shop.app, given)
+
+
+@pytest.mark.parametrize(
+    ("header", "allowed"),
+    [
+        (basic("rui", PASSWORD), True),
+        (basic("rui", "wrong"), False),
+        (basic("ana", PASSWORD), False),
+        (basic("anybody", TOKEN), True),
+        (f"Bearer {TOKEN}", True),
+        (f"bearer {TOKEN}", True),
+        (f"Bearer {PASSWORD}", False),
+        ("Bearer ", False),
+        ("Basic !!!", False),
+        (basic("rui", ""), False),
+        ("", False),
+    ],
+)
+async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
+    """A user with the password, or the token; a failure is answered late, but not the question."""
+    from mutirao.web.credentials import Credentials, Door
+
+    waits: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    door = Door(Credentials(user="rui", password=PASSWORD, token=TOKEN), lambda: 0.0, sleep)
+    site = shop.app.web(access=door)
+    answer = await Browser(site).get("/jobs", authorization=header)
+    assert answer.status_code == (200 if allowed else 401)
+    assert bool(waits) is (not allowed and bool(header))
+    if not allowed:
+        assert answer.headers["www-authenticate"].startswith("Basic ")
+        assert "<nav" not in answer.text
+    await site.desk.aclose()
+
+
+async def test_failures_are_slower_and_slower(shop: Shop) -> None:
+    """Up to some seconds; whoever knows the password does not wait, and they are forgotten."""
+    from mutirao.web.credentials import LONGEST_WAIT, REMEMBERED_FOR, Credentials, Door
+
+    waits: list[float] = []
+    now = [0.0]
+
+    async def sleep(seconds: float) -> None:
+        waits.append(seconds)
+
+    site = shop.app.web(access=Door(Credentials(token=TOKEN), lambda: now[0], sleep))
+    pages = Browser(site)
+    for _ in range(8):
+        await pages.get("/jobs", authorization="Bearer wrong")
+    assert waits == [0.25, 0.5, 1.0, 2.0, 4.0, LONGEST_WAIT, LONGEST_WAIT, LONGEST_WAIT]
+    assert (await pages.get("/jobs", authorization=f"Bearer {TOKEN}")).status_code == 200
+    now[0] += REMEMBERED_FOR + 1
+    await pages.get("/jobs", authorization="Bearer wrong")
+    assert waits[8:] == [0.25]
+    await site.desk.aclose()
+
+
+async def test_access_is_said_by_somebody(shop: Shop) -> None:
+    """There is no default, and what is no access lets nobody in."""
+    with pytest.raises(TypeError, match="access"):
+        shop.app.web()  # type: ignore[call-arg]
+    with pytest.raises(ConfigurationError, match="give a function"):
+        shop.app.web(access=None)  # type: ignore[arg-type]
+    site = shop.app.web(access=lambda request: True)  # type: ignore[arg-type,return-value]
+    answer = await Browser(site).get("/jobs")
+    assert answer.status_code == 500
+    assert "<nav" not in answer.text
+
+
+async def test_an_error_nobody_has_foreseen_is_a_page(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Without its text; that is in the log."""
+
+    def broken(request: object) -> object:
+        raise RuntimeError("a secret of the host")
+
+    site = shop.app.web(access=broken)  # type: ignore[arg-type]
+    answer = await Browser(site).get("/jobs")
+    assert answer.status_code == 500
+    assert "a secret of the host" not in answer.text
+    assert "a secret of the host" in caplog.text

@@ -1,0 +1,143 @@
+"""A shop with a past, for the dashboard: jobs in every state, workers, schedules, limits.
+
+Everything is made through the application and its store; nothing runs afterwards.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from mutirao import Limit, Mutirao, Retry, chain
+from mutirao.model.jobs.job import NewWorker
+from mutirao.testing import adrain
+from tests.support.history import claim
+
+SECRET = "hunter2-and-more"  # of arguments and errors, which no page may show
+
+
+@dataclass(frozen=True)
+class Shop:
+    """The application, and the ids of some of its jobs."""
+
+    app: Mutirao
+    dead: int
+    running: int
+    scheduled: int
+    ready: int
+    blocked: int
+    succeeded: int
+
+    @property
+    def by_state(self) -> dict[str, int]:
+        """The ids by states."""
+        return {name: getattr(self, name) for name in _STATES}
+
+
+_STATES = ("dead", "running", "scheduled", "ready", "blocked", "succeeded")
+
+
+def application(url: str) -> Mutirao:
+    """Return the shop's application."""
+    app = Mutirao(url)
+
+    @app.task(queue="mail", retry=Retry.fixed(3, interval=0.001))
+    def send_receipt(order_id: int, to: str, password: str = "") -> None:
+        if order_id % 4 == 0:
+            raise ConnectionError(f"smtp://mailer:{SECRET}@mail.example refused the connection")
+
+    @app.task(queue="mail", retry=Retry.fixed(1))
+    def send_newsletter(to: str) -> None:
+        raise ValueError(f"{to} is no address")
+
+    @app.task(queue="media")
+    def resize_photo(path: str, width: int = 800) -> str:
+        return f"{path}.{width}"
+
+    @app.task(queue="reports", keep_result=True, limit=Limit(2))
+    def monthly_report(month: str) -> dict[str, Any]:
+        return {"month": month, "rows": 1_234}
+
+    @app.task(queue="stock")
+    def sync_stock(warehouse: str) -> None: ...
+
+    app.schedule("30 3 * * *", timezone="America/Sao_Paulo", name="nightly report")(nightly_report)
+    app.schedule(every=timedelta(minutes=15), name="price feeds")(price_feeds)
+    return app
+
+
+def nightly_report() -> None:
+    """Nothing."""
+
+
+def price_feeds() -> None:
+    """Nothing."""
+
+
+async def filled(url: str) -> Shop:
+    """Return the shop, in a database that has Mutirão's tables and nothing in them."""
+    app = application(url)
+    enqueue = app.aenqueue_many
+    tasks = app.tasks
+    receipt, photo = tasks["send_receipt"], tasks["resize_photo"]
+    done = await enqueue(
+        [photo.job(path=f"/photos/{number}.jpg") for number in range(30)]
+        + [receipt.job(order_id=9 + number, to="rui@example.com") for number in range(3)]
+        + [receipt.job(order_id=4 * number, to="ana@example.com", password=SECRET)
+           for number in range(1, 6)]
+        + [tasks["send_newsletter"].job(to="nobody")]
+        + [tasks["monthly_report"].job(month=f"2026-{number:02}") for number in range(1, 8)]
+    )  # fmt: skip
+    await _declare(app)
+    for record in await app.schedules.alist():
+        await app.schedules.arun_now(record.name)
+    for _ in range(3):
+        await adrain(app, with_scheduled=True, concurrency=4)
+    store = app.store
+    [running, *_] = await enqueue([tasks["sync_stock"].job(warehouse="Recife")] * 2)
+    worker = await _worker(app, "app-1:2114", ("mail", "media", "stock"))
+    await _worker(app, "app-2:2093", ("mail", "reports"))
+    await claim(store, worker, 2)
+    await app.limits.aput(Limit(100, per=60), queue="mail")
+    [ready, *_] = await enqueue(
+        [receipt.job(order_id=77 + each, to="bia@example.com") for each in range(8)]
+    )
+    [scheduled, *_] = await enqueue([
+        receipt.using(delay=3_600.0 * each, tags=["spring", "vip"], tenant="acme").job(
+            order_id=each, to="leo@example.com")
+        for each in range(1, 13)
+    ])  # fmt: skip
+    handle = await app.aenqueue_graph(
+        chain(photo.job(path="/new/kite.png"), tasks["monthly_report"].job(month="2026-10")),
+        name="photo, then report",
+    )
+    await app.apause(queue="media")
+    return Shop(app, done[33], running, scheduled, ready, handle.jobs[1].id, done[0])
+
+
+async def _declare(app: Mutirao) -> None:
+    """Put what workers and operators would put."""
+    for each in app.schedules.declared():
+        when: Any = {"cron": each.cron} if each.cron else {"every": each.every}
+        await app.schedules.aput(each.name, each.job, timezone=each.timezone, **when)
+    await app.limits.aput(Limit(2), task="monthly_report")
+
+    @app.subscriber("index", topic="order.*")
+    def index(order: dict[str, Any]) -> None: ...
+
+    app.topic("order.placed")
+    await app.subscriptions.aput("index orders", index, "order.*")
+    await app.endpoints.aput(
+        "warehouse", f"https://warehouse.example/hooks?token={SECRET}", ["order.*"],
+        secret="whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDazfgh01FGpY=",
+        headers={"Authorization": f"Bearer {SECRET}"},
+    )  # fmt: skip
+
+
+async def _worker(app: Mutirao, name: str, queues: tuple[str, ...]) -> int:
+    host, _, pid = name.partition(":")
+    new = NewWorker(
+        name=name, host=host, pid=int(pid), queues=queues, concurrency=8, version="0.1.0"
+    )
+    return await app.store.register(new, expiry=86_400)
