@@ -38,7 +38,9 @@ async def test_a_scope_may_what_it_says(
     answer = await ask(scope, operation.method, _path(operation), json=BODIES.get(operation.name))
     if ROLES[scope] >= operation.role:
         assert answer.status_code in operation.statuses, answer.text
-        assert (await _state(shop) != before) == (operation.acts and operation.name not in _NO_CHANGE)
+        assert (await _state(shop) != before) == (
+            operation.acts and operation.name not in _NO_CHANGE
+        )
     else:
         assert answer.status_code == 403
         assert answer.json()["type"] == "urn:mutirao:Refused"
@@ -70,7 +72,7 @@ async def test_nobody_may_anything(
 async def test_who_sees_some_jobs_sees_and_does_nothing_else(
     operation: Operation, ask: Ask, shop: Mutirao
 ) -> None:
-    """With a filter, what is about all jobs is refused, and other jobs are as if there were none."""
+    """With a filter, what is about all jobs is refused, and other jobs are not there."""
     await shop.task_named("tick").aenqueue()
     before = await _state(shop)
     answer = await ask("some", operation.method, _path(operation), json=BODIES.get(operation.name))

@@ -5,7 +5,6 @@ Secrets are blanked by the rule of the pages; what the access does not show is l
 """
 
 import base64
-import binascii
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -22,7 +21,7 @@ from mutirao.model.jobs.records import AttemptRecord, JobRecord
 from mutirao.web.access import Role
 from mutirao.web.api.call import Call, Unreadable
 from mutirao.web.api.operation import Operation, Reply
-from mutirao.web.api.values import IdText, copied, due, id_of, id_text
+from mutirao.web.api.values import Id, IdText, copied, due, id_of, id_text
 
 MOST_JOBS = 500
 _CURSOR = "1."
@@ -196,10 +195,9 @@ def _read(cursor: str) -> int:
     """Return the id of the last job of the page before; raise Unreadable if it is no cursor."""
     try:
         text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
-        digits = text.removeprefix(_CURSOR)
-        if text.startswith(_CURSOR) and digits.isascii() and digits.isdecimal():
-            return id_of(digits[:20])
-    except (binascii.Error, ValueError):
+        if text.startswith(_CURSOR):
+            return id_of(msgspec.convert(text.removeprefix(_CURSOR), Id))
+    except ValueError:  # not base64, not text, or no id
         pass  # it is told below
     raise Unreadable("the cursor is none of ours; give `next` of a page", place="query.cursor")
 

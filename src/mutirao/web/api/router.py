@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 from starlette.applications import Starlette
-from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -22,39 +21,13 @@ from mutirao.web.api.call import Call
 from mutirao.web.api.openapi import document
 from mutirao.web.api.operation import PREFIX, Operation, Reply
 from mutirao.web.api.operations import OPERATIONS
+from mutirao.web.api.origins import HostRules, check_origin
 from mutirao.web.security import Guard, Rules
 
 if TYPE_CHECKING:
     from mutirao.web.site import Site
 
-_SAFE = frozenset({"GET", "HEAD"})
 Endpoint = Callable[[Request], Awaitable[Response]]
-
-
-class ApiRules(Rules):
-    """What is let through of programs, and of our own pages.
-
-    A browser sends a token of a bearer to nobody by itself; and JSON from another page only after a
-    question that nobody answers here, and never without `Origin`.
-    """
-
-    def refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
-        """Return why a request is refused, as a status and a key; None if it is not."""
-        refused = super().refusal("GET", scheme, headers)  # by which name it was asked
-        if refused is not None or method in _SAFE or _has_token_alone(headers):
-            return refused
-        return super().refusal("POST", scheme, headers) if not _is_of_program(headers) else None
-
-
-def _has_token_alone(headers: Headers) -> bool:
-    return (
-        headers.get("authorization", "").lower().startswith("bearer ") and "cookie" not in headers
-    )
-
-
-def _is_of_program(headers: Headers) -> bool:
-    kind = headers.get("content-type", "").partition(";")[0].strip().lower()
-    return kind == "application/json" and not {"origin", "sec-fetch-site", "cookie"} & {*headers}
 
 
 class Api:
@@ -69,9 +42,8 @@ class Api:
         self._site, self._access = site, access
         inner = Starlette(routes=self._routes(), exception_handlers={HTTPException: _failed})
         inner.router.redirect_slashes = False
-        self._guarded = Guard(
-            inner, ApiRules(hosts=rules.hosts, origins=rules.origins), self._refuse
-        )
+        self._rules = rules
+        self._guarded = Guard(inner, HostRules(hosts=rules.hosts), self._refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -94,11 +66,7 @@ class Api:
             Route(health.READY, self._ready, methods=["GET"]),
             Route(f"{PREFIX}/openapi.json", self._document, methods=["GET"]),
             *(
-                Route(
-                    PREFIX + path.replace("{name}", "{name:path}"),
-                    self._endpoint(its),
-                    methods=[*its],
-                )
+                Route(_route(path), self._endpoint(its), methods=[*its])
                 for path, its in by_path.items()
             ),
         ]
@@ -116,6 +84,8 @@ class Api:
 
     async def _answer(self, call: Call, operation: Operation) -> Response:
         call.access = await decided(self._access, call.request)
+        if operation.acts:
+            check_origin(call.request, self._rules)
         check(call.access, operation.role, whole=operation.whole)
         await call.read(operation.query, operation.body)
         reply = await operation.run(call)
@@ -138,14 +108,13 @@ class Api:
     async def _refuse(
         self, scope: Scope, receive: Receive, send: Send, status: int, key: str
     ) -> None:
-        await problems.sent(problems.plain(status, _REFUSED[key]))(scope, receive, send)
+        refused = problems.plain(status, "this host is not asked by that name")
+        await problems.sent(refused)(scope, receive, send)
 
 
-_REFUSED = {
-    "refused.host": "this host is not known by that name",
-    "refused.site": "send it with a token as a bearer's, or as application/json from no browser",
-    "refused.method": "",
-}
+def _route(path: str) -> str:
+    """Return the path of a route; a name may have slashes."""
+    return PREFIX + path.replace("{name}", "{name:path}")
 
 
 async def _failed(request: Request, error: Exception) -> Response:
