@@ -32,7 +32,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -92,6 +92,10 @@ bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for 
 measure: $(VENV)/.bench  ## measure this queue alone (ARGS="latency --database sqlite:////tmp/bench.db")
 	$(BIN)/python -m benchmarks $(or $(ARGS),--help)
 
+images: $(VENV)/.dev  ## write the pictures of the documents anew, by the tests of the dashboard in a browser
+	mkdir -p docs/images
+	MUTIRAO_IMAGES=docs/images $(BIN)/python -m pytest -q tests/integration/web/test_browser.py -k looks_right $(ARGS)
+
 clean:  ## remove the environments and the caches
 	rm -rf .venv .venv-oldest .matrix .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache dist
 
@@ -126,7 +130,7 @@ headers:
 %/.dev: pyproject.toml conformance/pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs]' -e ./conformance --group dev -c $*/constraints.txt
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs,web]' -e ./conformance --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
 

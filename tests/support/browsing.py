@@ -25,7 +25,7 @@ def dashboard_of(file: Path, *options: str) -> Iterator[str]:
     home = file.parent
     (home / "shop.py").write_text(
         "from tests.support.dashboard import application\n\n"
-        f"app = application('sqlite:///{file}')\n"
+        f"app = application('sqlite:///{file.name}')\n"
     )
     command = [
         sys.executable,

@@ -5,16 +5,32 @@ Everything is made through the application and its store; nothing runs afterward
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
 from mutirao import Limit, Mutirao, Retry, chain
-from mutirao.model.jobs.job import NewWorker
-from mutirao.testing import adrain
+from mutirao.model.jobs.job import KeptResult, NewWorker, OutcomeKind
+from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
+from mutirao.ports import Store
 from tests.support.history import claim
 
 SECRET = "hunter2-and-more"  # of arguments and errors, which no page may show
+
+
+_REFUSED = (
+    "ConnectionError",
+    f"""smtp://mailer:{SECRET}@mail.example refused the connection
+
+Traceback (most recent call last):
+  File "/srv/shop/tasks.py", line 48, in send_receipt
+    with mail.connected(settings.SMTP_URL) as server:
+         ~~~~~~~~~~~~~~^^^^^^^^^^^^^^^^^^^
+  File "/srv/shop/mail.py", line 21, in connected
+    raise ConnectionError(f"{{url}} refused the connection")
+ConnectionError: smtp://mailer:{SECRET}@mail.example refused the connection""",
+)
+_NO_ADDRESS = "ValueError: nobody is no address"
 
 
 @dataclass(frozen=True)
@@ -28,6 +44,7 @@ class Shop:
     ready: int
     blocked: int
     succeeded: int
+    reported: int
 
     @property
     def by_state(self) -> dict[str, int]:
@@ -35,7 +52,7 @@ class Shop:
         return {name: getattr(self, name) for name in _STATES}
 
 
-_STATES = ("dead", "running", "scheduled", "ready", "blocked", "succeeded")
+_STATES = ("dead", "running", "scheduled", "ready", "blocked", "succeeded", "reported")
 
 
 def application(url: str) -> Mutirao:
@@ -78,42 +95,54 @@ def price_feeds() -> None:
 async def filled(url: str) -> Shop:
     """Return the shop, in a database that has Mutirão's tables and nothing in them."""
     app = application(url)
-    enqueue = app.aenqueue_many
-    tasks = app.tasks
-    receipt, photo = tasks["send_receipt"], tasks["resize_photo"]
-    done = await enqueue(
-        [photo.job(path=f"/photos/{number}.jpg") for number in range(30)]
-        + [receipt.job(order_id=9 + number, to="rui@example.com") for number in range(3)]
-        + [receipt.job(order_id=4 * number, to="ana@example.com", password=SECRET)
-           for number in range(1, 6)]
-        + [tasks["send_newsletter"].job(to="nobody")]
-        + [tasks["monthly_report"].job(month=f"2026-{number:02}") for number in range(1, 8)]
-    )  # fmt: skip
+    enqueue, store, tasks = app.aenqueue_many, app.store, app.tasks
+    receipt, photo, report = tasks["send_receipt"], tasks["resize_photo"], tasks["monthly_report"]
+    worker = await _worker(app, "app-1:2114", ("mail", "media", "stock"))
+    await _worker(app, "app-2:2093", ("mail", "reports"))
+    done = await enqueue([photo.job(path=f"/photos/{each}.jpg") for each in range(30)])
+    done += await enqueue(
+        [receipt.job(order_id=each, to="rui@example.com") for each in range(9, 13)]
+    )
+    await _work(store, worker)
+    done += await enqueue([report.job(month=f"2026-{each:02}") for each in range(1, 8)])
+    told = KeptResult('{"rows": 1234, "token": "' + SECRET + '"}')
+    await _work(store, worker, replace(SUCCEEDED, result=told))
+    failing = [receipt.job(order_id=4 * each, to="ana@example.com", password=SECRET)
+               for each in range(1, 6)]  # fmt: skip
+    dead = await enqueue(failing)
+    again = Outcome(OutcomeKind.RETRIED, after=0.0, error_type=_REFUSED[0], error=_REFUSED[1])
+    for outcome in (again, again, replace(again, kind=OutcomeKind.DEAD, after=None)):
+        await _work(store, worker, outcome)
+    await enqueue([tasks["send_newsletter"].job(to="nobody")])
+    await _work(
+        store, worker, Outcome(OutcomeKind.DEAD, error_type="ValueError", error=_NO_ADDRESS)
+    )
+
     await _declare(app)
     for record in await app.schedules.alist():
         await app.schedules.arun_now(record.name)
-    for _ in range(3):
-        await adrain(app, with_scheduled=True, concurrency=4)
-    store = app.store
+    await _work(store, worker)
     [running, *_] = await enqueue([tasks["sync_stock"].job(warehouse="Recife")] * 2)
-    worker = await _worker(app, "app-1:2114", ("mail", "media", "stock"))
-    await _worker(app, "app-2:2093", ("mail", "reports"))
     await claim(store, worker, 2)
-    await app.limits.aput(Limit(100, per=60), queue="mail")
-    [ready, *_] = await enqueue(
-        [receipt.job(order_id=77 + each, to="bia@example.com") for each in range(8)]
-    )
+    orders = [receipt.job(order_id=77 + each, to="bia@example.com") for each in range(8)]
+    [ready, *_] = await enqueue(orders)
     [scheduled, *_] = await enqueue([
         receipt.using(delay=3_600.0 * each, tags=["spring", "vip"], tenant="acme").job(
             order_id=each, to="leo@example.com")
         for each in range(1, 13)
     ])  # fmt: skip
     handle = await app.aenqueue_graph(
-        chain(photo.job(path="/new/kite.png"), tasks["monthly_report"].job(month="2026-10")),
+        chain(photo.job(path="/new/kite.png"), report.job(month="2026-10")),
         name="photo, then report",
     )
     await app.apause(queue="media")
-    return Shop(app, done[33], running, scheduled, ready, handle.jobs[1].id, done[0])
+    return Shop(app, dead[0], running, scheduled, ready, handle.jobs[1].id, done[0], done[-1])
+
+
+async def _work(store: Store, worker: int, outcome: Outcome = SUCCEEDED) -> None:
+    """Let all due jobs end in the same way, each after a quarter of a second."""
+    due = await claim(store, worker, 100)
+    await store.settle(worker, [each._replace(outcome=outcome, started_ago=0.25) for each in due])
 
 
 async def _declare(app: Mutirao) -> None:

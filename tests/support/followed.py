@@ -18,8 +18,10 @@ from tests.support.sqs import USUAL
 ROOT = Path(__file__).parents[2]
 FOLLOWED = [
     "README.md",
+    "docs/dashboard.md",
     "docs/database.md",
     "docs/guarantees.md",
+    "docs/filters.md",
     "docs/limits.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from mutirao.model.jobs.job import NewJob, NewWorker, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.jobs.records import JobFilter
+from mutirao.ports import Store
 from mutirao.sql.store.jobs import SqlStore
 
 FAILED = "ValueError: no such order\nwith more lines"
@@ -69,7 +70,7 @@ async def make_history(store: SqlStore) -> History:
     return History(worker, succeeded, dead, retried, running, cancelled, scheduled, ready)
 
 
-async def claim(store: SqlStore, worker: int, limit: int) -> list[Settlement]:
+async def claim(store: Store, worker: int, limit: int) -> list[Settlement]:
     """Claim due jobs of any lane, as settlements that say they succeeded."""
     lanes = [head.lane for head in await store.lanes(None)]
     claims = await store.claim(worker, lanes, limit)

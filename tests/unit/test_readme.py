@@ -10,6 +10,7 @@ import pytest
 
 from mutirao import Job, JobState, OutcomeKind, errors
 from mutirao.engine.settings import WorkerSettings
+from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.sql.drivers import kinds
 from mutirao.tasks.options import CallTerms, TaskTerms
 from tests.support.documents import Reader, blocks
@@ -117,6 +118,12 @@ def test_the_table_of_connections_is_complete() -> None:
     for some, accepted in ((rows[:first_async], kinds._SYNC), (rows[first_async:], kinds._ASYNC)):
         assert [name for name, _ in some] == _sorted(some, accepted.each)
     assert set(calls[1:first_async]) == set(calls[first_async + 1 :]) == {"the same"}
+
+
+def test_the_table_of_qualifiers_is_complete() -> None:
+    """Each qualifier of a filter has its row, in the order in which they are suggested."""
+    page = (ROOT / "docs" / "filters.md").read_text()
+    assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*QUALIFIERS]
 
 
 def test_the_table_of_settings_is_complete() -> None:

@@ -11,16 +11,17 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli.options import (
+    Wanted,
     as_json,
     ask,
     chosen,
     filters,
-    ids,
     option,
     target,
+    wanted,
 )
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text, say
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import AppCommand, FilterCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
 from mutirao.errors import NothingToRedrive
@@ -59,15 +60,19 @@ REDRIVE = JobCommand(
 )
 
 
-@click.command("list", cls=AppCommand)
+@click.command("list", cls=FilterCommand)
 @target
-@ids
+@wanted
 @filters(limit=100)
 @as_json
-def list_(target: str, ids: tuple[int, ...], as_json: bool, **given: Any) -> None:
-    """List jobs, newest first."""
+def list_(target: str, wanted: Wanted, as_json: bool, **given: Any) -> None:
+    """List jobs, newest first: all, or those of a filter.
+
+    \b
+    mutirao list shop:app state:dead 'task:send_*' older:2h -queue:mail
+    """
     app = load_app(target)
-    found = ask(app, lambda: app.ajobs(**chosen(ids, given)))
+    found = ask(app, lambda: app.ajobs(**chosen(wanted, given)))
     if as_json:
         print_json([_as_listed(job) for job in found])
         return
@@ -120,38 +125,38 @@ def show(target: str, id: int, as_json: bool) -> None:
         print_text(job.error)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=FilterCommand)
 @target
-@ids
+@wanted
 @filters(limit=None)
 @yes
 @as_json
-def retry(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+def retry(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
     """Make waiting jobs due now, by id or by filter. (Dead ones: see redrive.)"""
-    _order(RETRY, target, ids, yes, as_json, given)
+    _order(RETRY, target, wanted, yes, as_json, given)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=FilterCommand)
 @target
-@ids
+@wanted
 @filters(limit=None)
 @yes
 @as_json
-def cancel(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+def cancel(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
     """Cancel jobs, by id or by filter; running ones learn of it with the next heartbeat."""
-    _order(CANCEL, target, ids, yes, as_json, given)
+    _order(CANCEL, target, wanted, yes, as_json, given)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=FilterCommand)
 @target
-@ids
+@wanted
 @filters(limit=None)
 @options_of(ChangeTerms, queue=("--to-queue",))
 @yes
 @as_json
 def change(
     target: str,
-    ids: tuple[int, ...],
+    wanted: Wanted,
     yes: bool,
     as_json: bool,
     to_queue: str | None,
@@ -161,7 +166,7 @@ def change(
 
     \b
     mutirao change shop:app 7 --priority -5
-    mutirao change shop:app --queue mail --to-queue bulk --delay 15m --yes
+    mutirao change shop:app queue:mail older:2h --to-queue bulk --delay 15m --yes
     """
     others = (name for name in ChangeTerms.__annotations__ if name != "queue")
     new = cast(ChangeTerms, {"queue": to_queue} | {name: given.pop(name) for name in others})
@@ -170,34 +175,34 @@ def change(
     def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:
         return app.achange(where=which, **new)  # type: ignore[arg-type]
 
-    _order(JobCommand("change", give, "changed"), target, ids, yes, as_json, given)
+    _order(JobCommand("change", give, "changed"), target, wanted, yes, as_json, given)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=FilterCommand)
 @target
-@ids
+@wanted
 @filters(limit=None)
 @yes
 @as_json
-def redrive(target: str, ids: tuple[int, ...], yes: bool, as_json: bool, **given: Any) -> None:
+def redrive(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
     """Enqueue finished jobs again, by id or by filter; the new ones are linked to them.
 
-    By filter only dead ones, unless --state says otherwise, and none that were redriven before.
+    By filter only dead ones, unless it says which state, and none that were redriven before.
     """
-    _order(REDRIVE, target, ids, yes, as_json, given)
+    _order(REDRIVE, target, wanted, yes, as_json, given)
 
 
 def _order(
     order: JobCommand,
     target: str,
-    ids: tuple[int, ...],
+    wanted: Wanted,
     yes: bool,
     as_json: bool,
     given: dict[str, Any],
 ) -> None:
     """Perform an operation on jobs, print which it changed, and fail if it missed a named one."""
-    _confirm(order, ids, yes, given)
-    app, which = load_app(target), chosen(ids, given)
+    _confirm(order, wanted, yes, given)
+    ids, app, which = wanted.ids, load_app(target), chosen(wanted, given)
 
     async def body() -> tuple[list[int], list[str]]:
         before = await _named(app, ids)
@@ -216,15 +221,16 @@ def _order(
         raise click.exceptions.Exit(1)
 
 
-def _confirm(order: JobCommand, ids: tuple[int, ...], yes: bool, given: dict[str, Any]) -> None:
-    if ids:
+def _confirm(order: JobCommand, wanted: Wanted, yes: bool, given: dict[str, Any]) -> None:
+    if wanted.ids:
         return
+    given = {"filter": wanted.filter, **given}
     named = {
         name: value for name, value in given.items() if value not in (None, ()) and name != "limit"
     }
     if not named:
         raise click.UsageError(
-            f"Say which jobs to {order.verb}: ids, or a filter such as --queue mail."
+            f"Say which jobs to {order.verb}: ids, or a filter such as queue:mail."
         )
     if yes:
         return

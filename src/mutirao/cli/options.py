@@ -7,11 +7,13 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from itertools import chain
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
 from mutirao.app import Mutirao
+from mutirao.errors import InvalidFilter
+from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.job import JobState
 from mutirao.model.lengths import is_length, length
 from mutirao.model.topics.subscriptions import WhenDead
@@ -30,7 +32,6 @@ else:
 
 option = partial(click.option, show_default=True, show_envvar=True)
 target = click.argument("target", metavar="MODULE:APP")
-ids = click.argument("ids", metavar="[ID]...", type=click.IntRange(min=1), nargs=-1)
 
 
 def _as_json_of_all() -> bool:
@@ -42,6 +43,29 @@ as_json = click.option(
     "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", show_envvar=True,
     default=_as_json_of_all, show_default=False, help="Print one JSON document.",
 )  # fmt: skip
+
+
+class Wanted(NamedTuple):
+    """The jobs that are named behind the application: their ids, or the text of a filter."""
+
+    ids: tuple[int, ...]
+    filter: str | None
+
+
+def _wanted(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> Wanted:
+    if all(word.isascii() and word.isdigit() for word in words):
+        if any(int(word) == 0 for word in words):
+            raise click.BadParameter("0 is no id of a job; ids begin with 1")
+        return Wanted(tuple(map(int, words)), None)
+    text = " ".join(words)
+    try:
+        parse(text)
+    except InvalidFilter as unfit:
+        raise click.BadParameter(str(unfit)) from None
+    return Wanted((), text)
+
+
+wanted = click.argument("wanted", metavar="[ID]...|[FILTER]", nargs=-1, callback=_wanted)
 
 
 def log_options(command: Command) -> Command:
@@ -234,11 +258,11 @@ def filters(limit: int | None) -> Callable[[Command], Command]:
     return decorate
 
 
-def chosen(ids: tuple[int, ...], given: dict[str, Any]) -> dict[str, Any]:
-    """Return the filter of ids and the options of `filters`, as keyword arguments of `app.jobs`."""
+def chosen(wanted: Wanted, given: dict[str, Any]) -> dict[str, Any]:
+    """Return the jobs that are named and the options of `filters`, as arguments of `app.jobs`."""
     several = {name: given[name] or None for name in ("states", "queues")}
     several["args"] = dict(given["args"]) or None
-    return {"ids": ids or None, **given, **several}
+    return {"ids": wanted.ids or None, "filter": wanted.filter, **given, **several}
 
 
 def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:

@@ -14,10 +14,12 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
+from mutirao.model.filters.qualifiers import QUALIFIERS
 
 APP_VARIABLE = "MUTIRAO_APP"
 _DATABASE = "mutirao.database"  # the key of a context under which the option is kept
 _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
+_TERM = re.compile(rf"-?({'|'.join(QUALIFIERS)})[:.]")
 
 
 class AppCommand(click.Command):
@@ -39,9 +41,32 @@ class AppCommand(click.Command):
         """Insert the variable's application as first argument if none is given."""
         given = self.make_parser(ctx).parse_args(args=list(args))[0].get("target")
         from_variable = os.environ.get(APP_VARIABLE)
-        if from_variable and not (isinstance(given, str) and _TARGET.fullmatch(given)):
+        if from_variable and not (isinstance(given, str) and self.is_application(given)):
             args = [from_variable, *args]
         return super().parse_args(ctx, args)
+
+    def is_application(self, argument: str) -> bool:
+        """Return whether the first argument has the form of an application."""
+        return _TARGET.fullmatch(argument) is not None
+
+
+class FilterCommand(AppCommand):
+    """A command that takes ids, or a filter's text, behind the application.
+
+    Where MUTIRAO_APP is set, `state:dead` is a term and no application. A negated term begins like
+    an option, and is none.
+    """
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put negated terms behind all options."""
+        end = args.index("--") if "--" in args else len(args)
+        terms = [each for each in args[:end] if each.startswith("-") and _TERM.match(each)]
+        others = [each for each in args[:end] if each not in terms]
+        return super().parse_args(ctx, [*others, "--", *terms, *args[end + 1 :]])
+
+    def is_application(self, argument: str) -> bool:
+        """Return whether the first argument is no term of a filter, as far as that may be."""
+        return _TERM.match(argument) is None and super().is_application(argument)
 
 
 def _database() -> click.Option:

@@ -5,11 +5,12 @@ Each operation has an asynchronous and a synchronous face.
 
 import json
 from collections.abc import Mapping
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
+from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
 from mutirao.model.jobs.records import (
     JobFilter,
@@ -49,7 +50,8 @@ class JobAdmin:
         Parameters:
             job_ids: the jobs to list; all jobs if no id is given.
             which: the fields of `Which`: state, queue, task, tag, key, args, … `limit` is 100
-                unless given. `args` has some of the arguments, with their values.
+                unless given. `args` has some of the arguments, with their values; `filter` is a
+                text that has to fit as well: "task:send_* older:2h".
 
         Raises:
             InvalidFilter: a field has an invalid value.
@@ -219,6 +221,8 @@ def _reasons(ids: tuple[int, ...], found: dict[int, JobRecord]) -> str:
 def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
     refuse_unknown("a filter of jobs", which, Which)
     given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
+    if (text := given.pop("filter", None)) is not None:
+        given["terms"] = parse(text).at(datetime.now(UTC)).terms
     if isinstance(args := given.get("args"), Mapping):
         given["args"] = {name: _as_in_json(value) for name, value in args.items()}
     return JobFilter(**given)
@@ -237,7 +241,7 @@ def _which(ids: tuple[int, ...], which: Which) -> JobFilter:
     if not chosen.narrows:
         raise InvalidFilter(
             "neither ids nor a filter is given, which would mean every job; name ids, or a state,"
-            " queue, task, tag, key, args, error_type, before or after"
+            " queue, task, tag, key, args, error_type, before, after or a filter"
         )
     return chosen
 

@@ -11,13 +11,13 @@ from mutirao.client.endpoints import Endpoints
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
+from mutirao.client.reading import Reading
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.model.findings import Finding
 from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.jobs.records import GraphRecord
 from mutirao.ports import Store
-from mutirao.web.stub import Stub
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
 
@@ -61,13 +61,14 @@ class Application(Protocol):
         ...
 
 
-class Desk(Stub, JobAdmin):
+class Desk(JobAdmin):
     """What pages read and commands do."""
 
     def __init__(self, app: Application) -> None:
         self._app = app
         self._portal = Portal()
         self.store = app.store.clone(CONNECTIONS, within=WITHIN)
+        self.reading = Reading(self, self._portal)
         self.limits = Limits(self, lambda: tuple(app.tasks.values()), self._portal)
         self.schedules = Schedules(self, _register, self._portal, MAX_PAYLOAD)
         self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)

@@ -1,23 +1,31 @@
 """Why a job is not running, in the words of a language.
 
-The kinds and the facts are the store's; a kind without a text here is told in its own words.
+The kinds and what they name are the model's, which says them in English only.
 """
 
-from typing import Any
+from datetime import datetime
 
+from mutirao.model.reading.standing import Reason, ReasonKind
+from mutirao.web.showing import utc
 from mutirao.web.texts.language import Language
 
+JOBS_NAMED = 8
 
-def said(reason: Any, language: Language) -> str:
-    """Return a reason in words."""
+
+def said(reason: Reason, language: Language, now: datetime) -> str:
+    """Return a reason as a sentence."""
+    facts = dict(reason.facts)
     key = f"why.{reason.kind}"
-    if key not in language.texts:
-        return str(reason.text)
-    facts = {
-        name: ", ".join(map(str, value)) if isinstance(value, list | tuple) else value
-        for name, value in reason.facts.items()
-    }
-    try:
-        return language(key, **facts)
-    except KeyError:  # a fact is missing
-        return str(reason.text)
+    if reason.kind is ReasonKind.LIMIT and facts.get("most") is None:
+        key = "why.limit_gone"
+    if isinstance(facts.get("run_at"), datetime):
+        facts["run_at"] = f"{language.ago(facts['run_at'], now)} ({utc(facts['run_at'])})"
+    return language(key, **facts)
+
+
+def jobs_in(reason: Reason) -> tuple[int, ...]:
+    """Return the jobs that a reason names, the first ones."""
+    found = reason.facts.get("jobs", reason.facts.get("job"))
+    if reason.kind is ReasonKind.AFTER and isinstance(found, list):
+        return tuple(found[:JOBS_NAMED])
+    return (found,) if reason.kind is ReasonKind.KEY and isinstance(found, int) else ()

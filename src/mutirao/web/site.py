@@ -31,6 +31,7 @@ from mutirao.errors import (
 from mutirao.log import log
 from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter
+from mutirao.model.reading.standing import Reason
 from mutirao.web import actions, assets, reasons, showing
 from mutirao.web.access import Access, Decide, Refused, Role, check, decided
 from mutirao.web.api.router import Api
@@ -41,7 +42,7 @@ from mutirao.web.live import REFRESH, Readings
 from mutirao.web.page import Page
 from mutirao.web.pages import PAGES
 from mutirao.web.security import Guard, Rules
-from mutirao.web.texts.language import LANGUAGES, Language
+from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import Visit
 
 Endpoint = Callable[[Request], Awaitable[Response]]
@@ -111,9 +112,13 @@ class Site:
         """Return the last line of an error, which says what it was."""
         return self.blanking.text(error).strip().rpartition("\n")[2]
 
-    def why(self, reason: Any, language: Language) -> str:
+    def why(self, reason: Reason, visit: Visit) -> str:
         """Return why a job is not running, in words."""
-        return reasons.said(reason, language)
+        return reasons.said(reason, visit.language, visit.now)
+
+    def jobs_in(self, reason: Reason) -> tuple[int, ...]:
+        """Return the jobs that a reason names."""
+        return reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page of a template that stands beside the pages."""

@@ -62,6 +62,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make ordeal.*", Run(f"--troubles kill {_ORDEAL}")),
     (r"make hammer.*", Run("--seconds 3")),
     (r".*tests\.acceptance\.hammer\.lanes", Run("--jobs 1000 --seconds 10")),
+    (r"make images", NotRun("it writes into docs; tests/integration/web runs the same without")),
     (r"make simulate ARGS=--defects", Run()),
     # The rows of it take half an hour, and download what they run on: they are named.
     (r"make matrix.*", Run("--list")),

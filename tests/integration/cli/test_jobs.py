@@ -348,3 +348,48 @@ def test_stats(shell: Shell) -> None:
     told = shell.json("stats", "shop:app")
     assert sum(count["jobs"] for count in told["queues"]) == 7
     assert told["workers"][0]["queues"] == ["mail"]
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["state:dead"], {"dead"}),
+        (["state:dead,cancelled"], {"dead", "cancelled"}),
+        (["task:se*", "state:ready"], {"ready"}),
+        (["-state:ready,succeeded,cancelled,running,scheduled"], {"dead"}),
+        (["newer:2h -state:ready", "state:ready,running"], {"running"}),
+        (["error:ValueError", "--state", "dead"], {"dead"}),
+        (["--state", "dead", "-task:send"], set()),
+        (["older:2h"], set()),
+    ],
+)
+def test_list_by_a_text(sqlite_shell: Shell, words: list[str], expected: set[str]) -> None:
+    """Words behind the application are one filter; options narrow it; `-state:` is no option."""
+    made = sqlite_shell.history()
+    for env in ({}, {"MUTIRAO_APP": "shop:app"}):
+        target = [] if env else ["shop:app"]
+        shown = sqlite_shell.ok("list", *target, *words, "--json", env=env)
+        assert {job["id"] for job in json.loads(shown)} == {getattr(made, n) for n in expected}
+
+
+def test_orders_by_a_text(sqlite_shell: Shell) -> None:
+    """All orders take it; what it is is said before anything is done, and needs a yes."""
+    for number in range(4):
+        sqlite_shell.ok("enqueue", "shop:app", "send", f'{{"order_id": {number}}}')
+    refused = sqlite_shell.refused(2, "cancel", "shop:app", "arg.order_id:0")
+    assert "filter arg.order_id:0, add --yes" in refused
+    change = ("change", "shop:app", "id:2..3", "--priority", 7, "--yes")
+    assert sqlite_shell.ok(*change) == "changed: 2, 3\n"
+    assert sqlite_shell.ok("cancel", "shop:app", "priority:7", "--yes") == "cancelled: 2, 3\n"
+    assert sqlite_shell.ok("retry", "shop:app", "-id:1 queue:*", "--yes") == "due now: 4\n"
+    redriven = sqlite_shell.ok("redrive", "shop:app", "state:cancelled", "arg.order_id:1", "--yes")
+    assert redriven == "enqueued as new jobs: 5\n"
+
+
+def test_a_text_that_is_none(sqlite_shell: Shell) -> None:
+    """It is refused where it is wrong, with what it may have meant; ids are what they were."""
+    said = sqlite_shell.refused(2, "cancel", "shop:app", "queue:mail", "stat:dead", "--yes")
+    assert "at character 12" in said
+    assert "did you mean 'state'" in said
+    assert "0 is no id" in sqlite_shell.refused(2, "list", "shop:app", "0")
+    assert "there is no job 99" in sqlite_shell.refused(1, "cancel", "shop:app", "99")

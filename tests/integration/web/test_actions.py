@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,7 @@ FORMS = {
 }
 
 
-def form_of(shop: Shop, name: str) -> dict[str, object]:
+def form_of(shop: Shop, name: str) -> dict[str, Any]:
     """Return the form of a command, with ids in place of states."""
     return {key: shop.by_state.get(value, value) for key, value in FORMS[name].items()}
 
@@ -121,7 +122,7 @@ async def test_a_command_does_not_reach_jobs_that_are_not_seen(
     ],
 )
 async def test_a_form_that_cannot_be_read(
-    browser: Browser, name: str, form: dict[str, object]
+    browser: Browser, name: str, form: dict[str, Any]
 ) -> None:
     """It is refused as a page, before anything is done."""
     answer = await browser.post(f"/act/{name}", **form)

@@ -43,6 +43,14 @@ async def test_a_dead_job_tells_its_story(browser: Browser, shop: Shop) -> None:
     assert 'action="/act/redrive"' in page
 
 
+async def test_a_result_is_shown(browser: Browser, shop: Shop) -> None:
+    """As it was kept, without the secrets in it."""
+    page = await browser.page(f"/jobs/{shop.reported}")
+    assert "&#34;rows&#34;: 1234" in page
+    assert SECRET not in page
+    assert "1234" not in await browser.page(f"/jobs/{shop.reported}", "blind")
+
+
 async def test_jobs_are_found_by_a_filter(browser: Browser, shop: Shop) -> None:
     """The text of the filter is in the URL, and stays in the field."""
     page = await browser.page("/jobs?q=state:dead task:send_receipt")

@@ -183,6 +183,7 @@ class JobFilter:
 class Which(TypedDict, total=False):
     """The fields of a `JobFilter` as keyword arguments; a state may be text.
 
+    `filter` is a text (see docs/filters.md), which has to fit as well: "task:send_* older:2h".
     A value of `args` may be anything that is a text, a number, true, false or null in JSON. Dots in
     its name lead into objects: `{"order.id": 7}`.
     """
@@ -203,6 +204,7 @@ class Which(TypedDict, total=False):
     fingerprint: str | None
     before: datetime | None
     after: datetime | None
+    filter: str | None
     limit: int | None
 
 

@@ -12,7 +12,7 @@ MOST = 100
 async def show(visit: Visit) -> Response:
     """Show the errors that most jobs have."""
     readings = visit.site.readings
-    errors = await readings.get("error groups", lambda: visit.desk.aerrors(limit=MOST), 10)
+    errors = await readings.get("error groups", lambda: visit.desk.reading.aerrors(limit=MOST), 10)
     blank = visit.site.blanking.text
 
     def message(text: str | None) -> str:

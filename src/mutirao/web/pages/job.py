@@ -38,7 +38,8 @@ async def show(visit: Visit) -> Response:
     def shown(value: Any) -> tuple[str, int]:
         return block(pretty(blanking.value(value)) if contents else BLANK)
 
-    reasons = [] if job.state in FINAL_STATES else await visit.desk.awhy(job.id)
+    stands = job.state in FINAL_STATES or job.state is JobState.RUNNING
+    reasons = () if stands else await visit.desk.reading.awhy(job.id)
     return visit.page(
         "job.html",
         job=job,

@@ -26,7 +26,7 @@ async def show(visit: Visit) -> Response:
     cursor = visit.query.text("after", LONGEST_CURSOR) or None
     try:
         wanted = parse(text)
-        found = await visit.desk.asearch(
+        found = await visit.desk.reading.asearch(
             wanted + parse(visit.access.only), cursor=cursor, size=PER_PAGE
         )
     except InvalidFilter as unfit:

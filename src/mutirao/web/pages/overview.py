@@ -7,6 +7,7 @@ from typing import Any
 
 from starlette.responses import Response
 
+from mutirao.model.jobs.hours import FAILED_OUTCOME_NAMES
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.web.charts import Point, chart
 from mutirao.web.page import Page
@@ -15,9 +16,6 @@ from mutirao.web.visit import Visit
 
 HOURS, MINUTES = 24, 60
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
-GOOD = frozenset({OutcomeKind.SUCCEEDED})
-# Neither done nor failed: put off, given back, or cancelled by somebody.
-BAD = frozenset({OutcomeKind.RETRIED, OutcomeKind.DEAD, OutcomeKind.LOST})
 
 
 async def show(visit: Visit) -> Response:
@@ -30,10 +28,10 @@ async def show(visit: Visit) -> Response:
     since = hour - _HOUR * (HOURS - 1)
 
     queues = await queues_of(visit)
-    hours = await readings.get(f"hours {since}", lambda: desk.ahours(since), 10)
-    minutes = await readings.get("minutes", lambda: desk.aminutes(MINUTES), 4)
+    hours = await readings.get(f"hours {since}", lambda: desk.reading.ahours(since), 10)
+    minutes = await readings.get("minutes", lambda: desk.reading.aminutes(MINUTES), 4)
     workers = await readings.get("workers", desk.aworkers)
-    errors = await readings.get("errors", lambda: desk.aerrors(limit=6), 10)
+    errors = await readings.get("errors", lambda: desk.reading.aerrors(limit=6), 10)
 
     by_hour = chart(_points(((each.hour, each) for each in hours), since, _HOUR, HOURS))
     by_minute = chart(
@@ -63,9 +61,9 @@ def _points(
     """Return a point for each span of time from `first` on, also where nothing was done."""
     good, bad = Counter[datetime](), Counter[datetime]()
     for moment, each in figures:
-        if each.outcome in GOOD:
+        if each.outcome == OutcomeKind.SUCCEEDED:
             good[moment] += each.attempts
-        elif each.outcome in BAD:
+        elif each.outcome in FAILED_OUTCOME_NAMES:
             bad[moment] += each.attempts
     times = [first + step * place for place in range(number)]
     return [Point(each, good[each], bad[each]) for each in times]

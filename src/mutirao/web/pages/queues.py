@@ -31,19 +31,19 @@ async def queues_of(visit: Visit) -> list[Queue]:
     """Return all queues that have jobs, a worker of their own or a pause, by name."""
     readings, desk = visit.site.readings, visit.desk
     found: dict[str, Queue] = {}
-    for each in await readings.get("figures", desk.afigures):
+    for each in await readings.get("figures", desk.reading.afigures):
         queue = found.setdefault(each.queue, Queue(each.queue))
         queue.jobs[each.state] += each.jobs
         queue.at_least = queue.at_least or each.at_least
-        if each.state == JobState.READY:
-            queue.oldest = each.oldest_age
+        if each.state is JobState.READY and each.oldest is not None:
+            queue.oldest = max(0.0, (visit.now - each.oldest).total_seconds())
     for limit in await readings.get("limits", desk.limits.alist):
         if limit.paused and limit.queue is not None and limit.by is None:
             found.setdefault(limit.queue, Queue(limit.queue)).paused = True
     for worker in await readings.get("workers", desk.aworkers):
         for name in worker.queues or () if worker.alive else ():
             found.setdefault(name, Queue(name))
-    for wait in await readings.get("waits", desk.awaits, 10):
+    for wait in await readings.get("waits", desk.reading.awaits, 10):
         if wait.queue in found:
             found[wait.queue].p50, found[wait.queue].p95 = wait.p50, wait.p95
     for queue in found.values():

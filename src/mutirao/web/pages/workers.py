@@ -15,7 +15,7 @@ async def show(visit: Visit) -> Response:
     """Show the workers, the live ones first."""
     readings, desk = visit.site.readings, visit.desk
     workers = await readings.get("workers", desk.aworkers)
-    running = await readings.get("running", lambda: desk.arunning(limit=RUNNING_SHOWN))
+    running = await readings.get("running", lambda: desk.reading.arunning(limit=RUNNING_SHOWN))
     runs: dict[int | None, list[Any]] = defaultdict(list)
     for each in running:
         runs[each.worker].append(each)
