@@ -111,6 +111,7 @@ SAME_SUBJECT = {
     "mending",
     "moments",
     "progress",
+    "queues",
     "records",
     "relay",
     "results",
