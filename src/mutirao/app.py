@@ -19,6 +19,7 @@ from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal, blocking
+from mutirao.client.reading import Reading
 from mutirao.client.results import Endings
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
@@ -68,7 +69,7 @@ class Mutirao(
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
     Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
     stop and restart queues and tasks. `subscriptions` manages who is told of what is published,
-    and `endpoints` where webhooks go.
+    and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter, figures.
 
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
@@ -144,6 +145,7 @@ class Mutirao(
         self.limit = self.limits.declare
         self.endpoints = Endpoints(self, self._portal)
         self.hosts = Hosts(self, self._portal)
+        self.reading = Reading(self, self._portal)
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
 

@@ -26,6 +26,7 @@ from mutirao_conformance.ordering import OrderingContract
 from mutirao_conformance.pausing import PausingContract
 from mutirao_conformance.pruning import PruningContract
 from mutirao_conformance.rates import RatesContract
+from mutirao_conformance.reading import FiguresContract, PagingContract, StandingContract
 from mutirao_conformance.records import CountsContract, RecordsContract
 from mutirao_conformance.redriving import RedriveContract
 from mutirao_conformance.repeated import RepeatedContract
@@ -53,6 +54,9 @@ class StoreContract(
     FindContract,
     FilterContract,
     CountsContract,
+    PagingContract,
+    FiguresContract,
+    StandingContract,
     CancelContract,
     SchedulesContract,
     TicksContract,

@@ -26,12 +26,15 @@ from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerR
 from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
+from mutirao.ports.reading import ReadingApi
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.unreadable_rows import SiftingApi
 from mutirao.ports.webhooks_api import WebhooksApi
 
 
-class Store(Intake, RecordsApi, WebhooksApi, FederationApi, CarriedApi, SiftingApi, Protocol):
+class Store(
+    Intake, RecordsApi, ReadingApi, WebhooksApi, FederationApi, CarriedApi, SiftingApi, Protocol
+):
     """The system of record."""
 
     async def check(self) -> None:

@@ -89,6 +89,21 @@ class Dialect(ABC):
         """
         return
 
+    def look_up(self, conn: Connection, seconds: float) -> None:
+        """Have this transaction look rows up one by one, rather than read a table whole.
+
+        For who reads some ten thousand of many millions. Where the database can be told so, its
+        statements fail after some seconds.
+        """
+        return
+
+    def fenced(self, query: Select[Any]) -> Select[Any] | None:
+        """Return a query that the planner does not take apart within another one.
+
+        None where it would not do so to our harm.
+        """
+        return None
+
     @abstractmethod
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the database's clock) plus some seconds, as an expression."""

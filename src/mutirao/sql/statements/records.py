@@ -40,7 +40,7 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import webhook_attempt
 from mutirao.sql.statements.finding.matching import matching
 
-_JOB = [
+JOB_COLUMNS = [
     column for column in views.jobs.c if column.name not in ("duration", "run", "fingerprint")
 ]  # the columns of a JobRecord
 _ATTEMPT = [
@@ -54,12 +54,12 @@ _ITS = "its_"  # prefix of the columns of the joined table
 def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
     """List jobs, newest first, without their attempts. A single statement."""
     rows = conn.execute(
-        select(*_JOB)
+        select(*JOB_COLUMNS)
         .where(matching(conn, which))
         .order_by(views.jobs.c.id.desc())
         .limit(which.limit)
     )
-    return [_to_record(row) for row in rows]
+    return [to_record(row) for row in rows]
 
 
 def job(conn: Connection, id: int) -> JobRecord:
@@ -69,7 +69,7 @@ def job(conn: Connection, id: int) -> JobRecord:
     payload = cast(published.c.args, Text).label("payload")
     its = (column.label(_ITS + column.name) for column in _ATTEMPT)
     rows = conn.execute(
-        select(*_JOB, *its, result.c.value.label("result"), payload)
+        select(*JOB_COLUMNS, *its, result.c.value.label("result"), payload)
         .outerjoin(result, result.c.job == views.jobs.c.id)
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
         .outerjoin(webhook_attempt, and_(sent.job == attempt.c.job, sent.run == attempt.c.run))
@@ -86,7 +86,7 @@ def job(conn: Connection, id: int) -> JobRecord:
     attempts = tuple(_to_attempt(row) for row in rows if row.its_run is not None)
     values = {"result": rows[0].result, "payload": rows[0].payload}
     read = {name: shown(value) for name, value in values.items() if value is not None}
-    return replace(_to_record(rows[0], attempts), **read)
+    return replace(to_record(rows[0], attempts), **read)
 
 
 def counts(conn: Connection) -> list[QueueCount]:
@@ -216,8 +216,9 @@ def _to_attempt(row: Any) -> AttemptRecord:
     return AttemptRecord(**values | {"outcome": OutcomeKind(values["outcome"])})
 
 
-def _to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
-    values = _of(row, _JOB)
+def to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
+    """Return the record of a row with the columns of `JOB_COLUMNS`."""
+    values = _of(row, JOB_COLUMNS)
     values["state"] = JobState(values["state"])
     values["tags"] = _names(values["tags"] or [])
     values["metadata"] = values["metadata"] or {}

@@ -47,6 +47,7 @@ from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.federation import SqlFederation
 from mutirao.sql.store.locking import RowLocking, applied
+from mutirao.sql.store.reading import SqlReading
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 from mutirao.sql.store.webhooks import SqlWebhooks
@@ -63,7 +64,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
+class SqlStore(SqlRecords, SqlReading, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     Parameters:

@@ -54,6 +54,11 @@ from mutirao.sql.schema.types import Timestamp
 # Subscriptions, in 0.35 s of the server. A commit waits for the disk as long as a thousand take.
 _TOLD_ALONE = 50_000
 _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
+_LOOK_UP = text(
+    "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
+    " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
+    " set_config('statement_timeout', :milliseconds, true)"
+)
 # What JSON has as text and PostgreSQL has not: half a character, or NUL.
 _PAIR = r"\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _NO_TEXT = r"\\u(0000|[dD][89a-fA-F])"
@@ -88,6 +93,14 @@ class PostgreSQL(Dialect):
     def ends_notifier(self, place: Place) -> Notifier:
         """Return the notifier that listens on the channel of ended jobs."""
         return PostgresqlNotifier(place.url, in_set(ENDS_CHANNEL, place.schema), place.opened)
+
+    def look_up(self, conn: Connection, seconds: float) -> None:
+        """Leave the planner the way by index; it would read all of a table of a few hundred MB."""
+        conn.execute(_LOOK_UP, {"milliseconds": f"{seconds * 1000:.0f}"})
+
+    def fenced(self, query: Select[Any]) -> Select[Any]:
+        """Put the planner's fence around it."""
+        return query.offset(0)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: the server's clock) plus some seconds, as an expression."""

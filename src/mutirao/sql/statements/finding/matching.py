@@ -61,7 +61,7 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         _is_error(view.error_type, name) for name in (which.error_type,) if name is not None
     ]
     if (states := which.any_state) is not None:
-        conditions.append(_is_in(states))
+        conditions.append(is_in(states))
     if which.queues is not None:
         conditions.append(is_one_of(view.queue, which.queues))
     if which.ids is not None:
@@ -198,7 +198,7 @@ def _has_argument(
     return or_(whole, dialect.has_argument(inner, last, value))
 
 
-def _is_in(states: Collection[JobState]) -> ColumnElement[bool]:
+def is_in(states: Collection[JobState]) -> ColumnElement[bool]:
     """Return the condition that a job is in one of some states."""
     of_view = is_one_of(views.jobs.c.state, sorted(states))
     if set(states) != {JobState.RUNNING}:

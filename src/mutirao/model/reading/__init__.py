@@ -1,0 +1,1 @@
+"""What pages show beside single jobs: figures, and why a job does not run."""

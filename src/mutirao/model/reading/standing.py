@@ -1,0 +1,170 @@
+"""Why a job is not running, in words: a pure function of what the tables say of it.
+
+The reasons come in the order in which they decide: what is first has to go first.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any
+
+from mutirao.model.jobs.records import WorkerRecord
+from mutirao.model.jobs.states import JobState
+
+MOST_AHEAD = 1_000  # jobs before it in its lane that are counted
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Full:
+    """The limit that a job is parked behind; `most` 0: it is paused. `key`: for this value."""
+
+    limit: str
+    key: str
+    most: int | None  # None: there is no such limit any more
+    per: float | None
+    running: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """What the tables say of a live job.
+
+    `held_by`: the job that has its key. `after`: jobs of its graph, or deliveries, that come before
+    it. `ahead`: the due jobs before it in its lane, at most `MOST_AHEAD`. `carried`: its doorbell
+    is at a broker.
+    """
+
+    id: int
+    state: JobState
+    task: str
+    queue: str
+    priority: int
+    run_at: datetime
+    attempt: int
+    worker: int | None = None
+    cancelling: bool = False
+    carried: bool = False
+    paused: tuple[str, ...] = ()  # limits that let nothing of its queue or task start
+    full: Full | None = None
+    held_by: int | None = None
+    after: tuple[int, ...] = ()
+    ahead: int = 0
+
+
+class ReasonKind(StrEnum):
+    """Why a job is not running; pages say it in the reader's language, with the reason's facts."""
+
+    ENDED = "ended"
+    RUNNING = "running"
+    PAUSED = "paused"
+    AFTER = "after"
+    KEY = "key"
+    LIMIT = "limit"
+    BLOCKED = "blocked"
+    TIME = "time"
+    RETRY = "retry"
+    NO_WORKER = "no_worker"
+    NO_QUEUE = "no_queue"
+    NO_TASK = "no_task"
+    CARRIED = "carried"
+    AHEAD = "ahead"
+    SOON = "soon"
+
+
+@dataclass(frozen=True, slots=True)
+class Reason:
+    """One reason: its kind, a sentence in English, and what it names."""
+
+    kind: ReasonKind
+    text: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+
+def explain(job: Standing, workers: Sequence[WorkerRecord], now: datetime) -> tuple[Reason, ...]:
+    """Return why a live job does not run, what decides most first; or that it runs.
+
+    Parameters:
+        job: what the tables say of it.
+        workers: all that are registered.
+        now: the moment of both.
+    """
+    if job.state is JobState.RUNNING:
+        told = f"it runs, at worker {job.worker}"
+        return (Reason(ReasonKind.RUNNING, told, {"worker": job.worker}),)
+    found = [*_held_back(job), *_too_early(job, now), *_nobody(job, workers)]
+    return tuple(found) or tuple(_in_line(job))
+
+
+def _held_back(job: Standing) -> Iterator[Reason]:
+    for limit in job.paused:
+        told = f"{limit!r} is paused: nothing of it starts until it is resumed"
+        yield Reason(ReasonKind.PAUSED, told, {"limit": limit})
+    if job.after:
+        told = f"it comes after {_jobs(job.after)}, which has not ended as it has to"
+        yield Reason(ReasonKind.AFTER, told, {"jobs": list(job.after)})
+    if job.held_by is not None:
+        told = f"job {job.held_by} has the same key, and has not ended"
+        yield Reason(ReasonKind.KEY, told, {"job": job.held_by})
+    if job.full is not None and job.full.limit not in job.paused:
+        yield _behind(job.full)
+    if job.state is JobState.BLOCKED and not (job.paused or job.after or job.held_by or job.full):
+        told = (
+            "it is blocked, and nothing tells by what: workers release such jobs every few minutes"
+        )
+        yield Reason(ReasonKind.BLOCKED, told)
+
+
+def _behind(full: Full) -> Reason:
+    facts = {"limit": full.limit, "key": full.key, "most": full.most, "running": full.running}
+    whose = f" for {full.key!r}" if full.key else ""
+    if full.most is None:
+        told = f"it waited for limit {full.limit!r}, which is gone: it is released in a moment"
+    elif full.per is not None:
+        told = f"limit {full.limit!r}{whose} lets {full.most} start in {full.per:g} s"
+    else:
+        told = f"limit {full.limit!r}{whose} is full: {full.running} of {full.most} run"
+    return Reason(ReasonKind.LIMIT, told, facts)
+
+
+def _too_early(job: Standing, now: datetime) -> Iterator[Reason]:
+    if job.state is not JobState.SCHEDULED or job.run_at <= now:
+        return
+    facts = {"run_at": job.run_at, "attempt": job.attempt}
+    if job.attempt:
+        told = f"attempt {job.attempt} has ended, and the next one is at {job.run_at.isoformat()}"
+        yield Reason(ReasonKind.RETRY, told, facts)
+    else:
+        yield Reason(ReasonKind.TIME, f"it is due at {job.run_at.isoformat()}", facts)
+
+
+def _nobody(job: Standing, workers: Sequence[WorkerRecord]) -> Iterator[Reason]:
+    alive = [each for each in workers if each.alive and each.concurrency > 0]
+    facts = {"queue": job.queue, "task": job.task}
+    if not alive:
+        yield Reason(ReasonKind.NO_WORKER, "no worker is running", facts)
+    elif not any(each.serves(job.queue) for each in alive):
+        told = f"no worker that runs takes jobs of queue {job.queue!r}"
+        yield Reason(ReasonKind.NO_QUEUE, told, facts)
+    elif not any(each.serves(job.queue, job.task) for each in alive):
+        told = f"no worker that takes jobs of queue {job.queue!r} knows task {job.task!r}"
+        yield Reason(ReasonKind.NO_TASK, told, facts)
+
+
+def _in_line(job: Standing) -> Iterator[Reason]:
+    if job.carried:
+        yield Reason(
+            ReasonKind.CARRIED, "a broker has been told of it, and workers hear of it there"
+        )
+    if job.ahead:
+        more = "at least " if job.ahead >= MOST_AHEAD else ""
+        told = f"{more}{job.ahead} jobs of queue {job.queue!r} with its priority are before it"
+        yield Reason(ReasonKind.AHEAD, told, {"jobs": job.ahead, "queue": job.queue})
+    if not job.carried and not job.ahead:
+        told = "it is due, and first in its lane: the next worker with a free slot takes it"
+        yield Reason(ReasonKind.SOON, told)
+
+
+def _jobs(ids: Iterable[int]) -> str:
+    named = list(ids)
+    return f"job{'s' if len(named) > 1 else ''} {', '.join(map(str, named))}"
