@@ -99,11 +99,11 @@ async def filled(url: str) -> Shop:
     receipt, photo, report = tasks["send_receipt"], tasks["resize_photo"], tasks["monthly_report"]
     worker = await _worker(app, "app-1:2114", ("mail", "media", "stock"))
     await _worker(app, "app-2:2093", ("mail", "reports"))
-    done = await enqueue([photo.job(path=f"/photos/{each}.jpg") for each in range(30)])
+    done = await enqueue([photo.job(path=f"/photos/{each}.jpg") for each in range(150)])
     done += await enqueue(
         [receipt.job(order_id=each, to="rui@example.com") for each in range(9, 13)]
     )
-    await _work(store, worker)
+    await _past(store, worker)
     done += await enqueue([report.job(month=f"2026-{each:02}") for each in range(1, 8)])
     told = KeptResult('{"rows": 1234, "token": "' + SECRET + '"}')
     await _work(store, worker, replace(SUCCEEDED, result=told))
@@ -140,9 +140,22 @@ async def filled(url: str) -> Shop:
 
 
 async def _work(store: Store, worker: int, outcome: Outcome = SUCCEEDED) -> None:
-    """Let all due jobs end in the same way, each after a quarter of a second."""
+    """Let all due jobs end in the same way, each after some milliseconds."""
     due = await claim(store, worker, 100)
-    await store.settle(worker, [each._replace(outcome=outcome, started_ago=0.25) for each in due])
+    await store.settle(worker, [each._replace(outcome=outcome, started_ago=0.004) for each in due])
+
+
+async def _past(store: Store, worker: int) -> None:
+    """Let all due jobs end one after another during the last day, most of them in the last hour."""
+    due = await claim(store, worker, 200)
+    failed = Outcome(OutcomeKind.DEAD, error_type="TimeoutError", error="TimeoutError: no answer")
+    ended = []
+    for place, each in enumerate(due):
+        hours, minutes = place * 7 % 23, place * 37 % 60
+        ago = 60.0 * minutes if place % 2 else 3_600.0 * hours + 60.0 * minutes
+        outcome = failed if place in (31, 74, 75, 110) else SUCCEEDED
+        ended.append(each._replace(outcome=outcome, started_ago=ago + 1.5, finished_ago=ago))
+    await store.settle(worker, ended)
 
 
 async def _declare(app: Mutirao) -> None:

@@ -7,6 +7,7 @@ be looked at is not shown at all.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 BLANK = "•••"
@@ -73,7 +74,7 @@ class Blanking:
         if name.casefold() in self._names:
             return True
         words = [each.lower() for each in _WORD.findall(name[:200])]
-        pairs = zip(words, words[1:], strict=False)
+        pairs = pairwise(words)
         return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairs)
 
     def value(self, given: Any, deep: int = 0) -> Any:

@@ -1,4 +1,4 @@
-"""What stands before every page: who may be asked by which name, from which page, and what browsers may do.
+"""What stands before every page: by which name it is asked, and from which page a form comes.
 
 There are no sessions and no tokens of forms. A browser says itself where a request comes from:
 `Sec-Fetch-Site`, or, over plain HTTP to a name that is not localhost, only `Origin`.
@@ -16,10 +16,10 @@ LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 _SAFE = frozenset({"GET", "HEAD"})
 
 # No inline script and no inline style, nothing from elsewhere, and no page around these pages.
-POLICY = "; ".join((
-    "default-src 'none'", "script-src 'self'", "style-src 'self'", "img-src 'self'",
-    "connect-src 'self'", "form-action 'self'", "base-uri 'none'", "frame-ancestors 'none'",
-))  # fmt: skip
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self';"
+    " form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 HEADERS = {
     "content-security-policy": POLICY,
     "x-content-type-options": "nosniff",
@@ -30,7 +30,6 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), microphone=(), geolocation=()",
 }
-REFUSED = {"site": "refused.site", "host": "refused.host", "method": "refused.method"}
 
 Refuse = Callable[[Scope, Receive, Send, int, str], Awaitable[None]]
 

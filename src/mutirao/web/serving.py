@@ -72,8 +72,8 @@ def made(app: Application, given: Serving) -> tuple[Site, str, int]:
     local = _is_loopback(host)
     if not local and not credentials:
         raise ConfigurationError(
-            f"--bind is {given.bind!r}, where others can connect, and nothing is asked of them; give"
-            " --password-file or --token-file, or bind 127.0.0.1"
+            f"--bind is {given.bind!r}, where others can connect, and nothing is asked of them;"
+            " give --password-file or --token-file, or bind 127.0.0.1"
         )
     names = {each.lower() for each in given.hosts}
     # A page elsewhere whose name was made to mean this machine has its own name in `Host`.

@@ -6,7 +6,7 @@ Nothing is opened before the first request, as a mounted application is not told
 
 from collections.abc import Awaitable, Callable, Collection
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any
@@ -61,9 +61,9 @@ class Settings:
     """
 
     access: Decide
-    rules: Rules = Rules()
+    rules: Rules = field(default_factory=Rules)
     redact: Collection[str] = ()
-    clock: Callable[[], datetime] = partial(datetime.now, UTC)
+    clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
 
 class Site:
@@ -197,30 +197,28 @@ def _ask_who(visit: Visit, refused: Unauthorized) -> Response:
     return page
 
 
+# The status of an error, the key of its text, and whether its message is told.
+_MEANINGS: tuple[tuple[type[Exception], int, str, bool], ...] = (
+    (InvalidFilter, 400, "refused.filter", True),
+    (ConfigurationError, 500, "failed.unforeseen", False),  # of whoever has mounted it
+    (SchemaError, 503, "failed.schema", True),
+    (StoreBusy, 503, "failed.slow", False),
+    (StoreUnavailable, 503, "failed.database", True),
+    (StoreError, 500, "failed.database", True),
+    (LookupError, 404, "missing.thing", True),
+    (MutiraoError, 409, "failed.refused", True),
+)
+
+
 def _meaning(error: Exception) -> tuple[int, str, bool]:
     """Return the status of an error, the key of its text, and whether its message is told."""
-    match error:
-        case Refused(needed=None):
-            return 403, "refused.whole", False
-        case Refused():
-            return 403, "refused.role", False
-        case Misread():
-            return error.status, error.key, False
-        case InvalidFilter():
-            return 400, "refused.filter", True
-        case ConfigurationError():  # of whoever has mounted it
-            return 500, "failed.unforeseen", False
-        case SchemaError():
-            return 503, "failed.schema", True
-        case StoreBusy():
-            return 503, "failed.slow", False
-        case StoreUnavailable():
-            return 503, "failed.database", True
-        case StoreError():
-            return 500, "failed.database", True
-        case MutiraoError():
-            return (404, "missing.thing", True) if isinstance(error, LookupError) else (
-                409, "failed.refused", True)  # fmt: skip
+    if isinstance(error, Refused):
+        return 403, "refused.whole" if error.needed is None else "refused.role", False
+    if isinstance(error, Misread):
+        return error.status, error.key, False
+    if isinstance(error, MutiraoError):
+        found = next(each for each in _MEANINGS if isinstance(error, each[0]))
+        return found[1:]
     return 500, "failed.unforeseen", False
 
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import base64
 
 import pytest
+from click.testing import CliRunner
 
+from mutirao.cli import main
 from mutirao.errors import ConfigurationError
 from mutirao.web.serving import Serving, made
 from tests.integration.web.conftest import Browser, by_header
@@ -219,3 +221,20 @@ async def test_an_error_nobody_has_foreseen_is_a_page(
     assert answer.status_code == 500
     assert "a secret of the host" not in answer.text
     assert "a secret of the host" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ((), "neither an application nor a database"),
+        (("--database", "sqlite:///x.db", "--bind", "0.0.0.0:0"), "nothing is asked of them"),
+        (("--database", "sqlite:///x.db", "--password", "short"), "5 characters"),
+        (("nowhere:app",), "no module"),
+    ],
+)
+def test_the_command_says_what_is_wrong(given: tuple[str, ...], problem: str) -> None:
+    """And ends as one that was called wrongly; a secret is not repeated."""
+    ran = CliRunner().invoke(main, ["web", *given])
+    assert ran.exit_code == 2
+    assert problem in ran.output
+    assert "short" not in ran.output

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -44,10 +45,8 @@ def test_values_are_short_in_tables() -> None:
 @given(st.text(max_size=40))
 def test_an_id_is_a_number_or_refused(text: str) -> None:
     """Nothing else comes of any text."""
-    try:
+    with suppress(Misread):
         assert 0 < id_in(text) < 2**63
-    except Misread as refused:
-        assert refused.status == 400
 
 
 def test_fields_are_bounded() -> None:

@@ -8,12 +8,12 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from mutirao.model.reading.standing import ReasonKind
 
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.findings import Level
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.limits.limits import LimitOrigin
-from mutirao.model.reading.standing import ReasonKind
 from mutirao.model.schedules.schedule import ScheduleStatus
 from mutirao.web.access import Role
 from mutirao.web.pages import PAGES

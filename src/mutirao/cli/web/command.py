@@ -10,26 +10,35 @@ from mutirao.cli.options import log_options, option
 from mutirao.cli.target import APP_VARIABLE, load_app
 from mutirao.errors import ConfigurationError, MissingDriver
 
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+
 
 @click.command()
 @click.argument("target", metavar="[MODULE:APP]", required=False, envvar=APP_VARIABLE)
 @option("--bind", default="127.0.0.1:8765", help="Where to listen: host:port.")
-@option("--database", metavar="URL", help="Where the jobs are, if not in the application's own"
-        " database; without an application, where they are.")  # fmt: skip
-@option("--user", default="admin", help="Who is asked for the password.")
-@option("--password-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File of the password; needed, or a token, unless only this machine can connect.")  # fmt: skip
-@option("--token-file", type=click.Path(exists=True, dir_okay=False, path_type=Path),
-        help="File of a token: of a bearer, or a password with any user.")  # fmt: skip
-@click.option("--password", envvar="MUTIRAO_WEB_PASSWORD", show_envvar=True, hidden=True)
-@click.option("--token", envvar="MUTIRAO_WEB_TOKEN", show_envvar=True, hidden=True)
-@option("--host", "hosts", multiple=True, help="A name by which it may be asked, beside the address;"
-        " may be repeated.")  # fmt: skip
-@option("--origin", "origins", multiple=True, help="Where browsers have the pages from, behind a"
-        " proxy: https://jobs.example.com; may be repeated.")  # fmt: skip
 @option(
-    "--redact", multiple=True, help="Name of an argument whose value is a secret; may be repeated."
+    "--database",
+    metavar="URL",
+    help="Where the jobs are, if not in the application's own database; needed without one.",
 )
+@option("--user", default="admin", help="Who is asked for the password.")
+@option(
+    "--password-file",
+    type=_FILE,
+    help="File of the password; it, or a token, is needed where others can connect.",
+)
+@option("--token-file", type=_FILE, help="File of a token, which is a password of any user, too.")
+@option("--password", hidden=True)
+@option("--token", hidden=True)
+@option("--host", "hosts", multiple=True, help="A name by which it may be asked; may be repeated.")
+@option(
+    "--origin",
+    "origins",
+    multiple=True,
+    help="Where browsers have the pages from, behind a proxy: https://jobs.example.com; may be"
+    " repeated.",
+)
+@option("--redact", multiple=True, help="An argument whose value is a secret; may be repeated.")
 @log_options
 def web(
     target: str | None,

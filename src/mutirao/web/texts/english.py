@@ -116,7 +116,8 @@ ENGLISH: Mapping[str, str] = {
     "overview.alive": "all alive",
     "overview.none": "none is alive",
     "overview.gone": "{n} expired",
-    "overview.no_workers": "No worker is alive, so no job starts. Start one: mutirao worker module:app",
+    "overview.no_workers": "No worker is alive, so no job starts. Start one: mutirao worker"
+    " module:app",
     "overview.by_minute": "Attempts in the last hour, by minute",
     "overview.by_hour": "Attempts in the last 24 hours, by hour",
     "overview.utc": "Times of charts are UTC. An attempt that failed may have been retried since.",
@@ -124,8 +125,8 @@ ENGLISH: Mapping[str, str] = {
     "queues.wait": "Wait p50 / p95",
     "queues.served": "Workers",
     "queues.empty": "No queue has had a job yet.",
-    "queues.note": "A wait is the time from when a job was due until it started, of the newest attempts."
-    " A paused queue takes jobs and starts none.",
+    "queues.note": "A wait is the time from when a job was due until it started, of the newest"
+    " attempts. A paused queue takes jobs and starts none.",
     "jobs.tabs": "By state",
     "jobs.all": "All",
     "jobs.search": "Filter",
@@ -177,7 +178,8 @@ ENGLISH: Mapping[str, str] = {
     "failed.told": "It was refused: {detail}",
     "failed.refused": "It was refused.",
     "failed.schema": "The database does not have the tables that this version needs.",
-    "failed.slow": "The database took too long to answer. Load the page again, or narrow the filter.",
+    "failed.slow": "The database took too long to answer. Load the page again, or narrow the"
+    " filter.",
     "failed.database": "The database cannot be used.",
     "failed.unforeseen": "Something went wrong. The reason is in the log of the program.",
     "refused.role": "You may not see or do this.",
@@ -279,8 +281,8 @@ ENGLISH: Mapping[str, str] = {
     "endpoints.note": "Secrets and headers of endpoints are never shown.",
     "endpoints.empty": "There are no endpoints.",
     "doctor.empty": "Nothing was examined.",
-    "doctor.standalone": "The dashboard was started without an application, so its tasks are not known:"
-    " what is said of tasks that nobody has may be wrong.",
+    "doctor.standalone": "The dashboard was started without an application, so its tasks are"
+    " not known: what is said of tasks that nobody has may be wrong.",
     "qualifier.state": "the state",
     "qualifier.task": "the task's name; * stands for anything",
     "qualifier.queue": "the queue",
@@ -306,8 +308,10 @@ ENGLISH: Mapping[str, str] = {
     "why.after": "It comes after jobs that have not ended as they have to:",
     "why.key": "Another job with the same key has not ended:",
     "why.limit": "The limit “{limit}” is full: {running} run, {most} may.",
-    "why.limit_gone": "It waited for the limit “{limit}”, which is gone: it is released in a moment.",
-    "why.blocked": "It is blocked, and nothing tells by what. Workers release such jobs every few minutes.",
+    "why.limit_gone": "It waited for the limit “{limit}”, which is gone: it is released in a"
+    " moment.",
+    "why.blocked": "It is blocked, and nothing tells by what. Workers release such jobs every"
+    " few minutes.",
     "why.time": "It is due {run_at}.",
     "why.retry": "Attempt {attempt} has ended, and the next one is due {run_at}.",
     "why.no_worker": "No worker is alive.",

@@ -120,14 +120,14 @@ PORTUGUESE: Mapping[str, str] = {
     " mutirao worker modulo:app",
     "overview.by_minute": "Tentativas na última hora, por minuto",
     "overview.by_hour": "Tentativas nas últimas 24 horas, por hora",
-    "overview.utc": "Os horários dos gráficos são UTC. Uma tentativa que falhou pode ter sido repetida"
-    " depois.",
+    "overview.utc": "Os horários dos gráficos são UTC. Uma tentativa que falhou pode ter sido"
+    " repetida depois.",
     "queues.oldest": "Pronto há mais tempo",
     "queues.wait": "Espera p50 / p95",
     "queues.served": "Workers",
     "queues.empty": "Nenhuma fila teve um job até agora.",
-    "queues.note": "A espera é o tempo desde que um job devia começar até que começou, nas tentativas"
-    " mais novas. Uma fila em pausa aceita jobs e não começa nenhum.",
+    "queues.note": "A espera é o tempo desde que um job devia começar até que começou, nas"
+    " tentativas mais novas. Uma fila em pausa aceita jobs e não começa nenhum.",
     "jobs.tabs": "Por estado",
     "jobs.all": "Todos",
     "jobs.search": "Filtro",
@@ -281,8 +281,8 @@ PORTUGUESE: Mapping[str, str] = {
     "endpoints.note": "Segredos e cabeçalhos de endpoints nunca são mostrados.",
     "endpoints.empty": "Não há endpoints.",
     "doctor.empty": "Nada foi examinado.",
-    "doctor.standalone": "O painel foi iniciado sem aplicação, portanto as suas tarefas não são"
-    " conhecidas: o que se diz de tarefas que ninguém tem pode estar errado.",
+    "doctor.standalone": "O painel foi iniciado sem aplicação, portanto as suas tarefas não"
+    " são conhecidas: o que se diz de tarefas que ninguém tem pode estar errado.",
     "qualifier.state": "o estado",
     "qualifier.task": "o nome da tarefa; * vale por qualquer coisa",
     "qualifier.queue": "a fila",
@@ -308,14 +308,18 @@ PORTUGUESE: Mapping[str, str] = {
     "why.after": "Vem depois de jobs que ainda não terminaram como devem:",
     "why.key": "Outro job com a mesma chave não terminou:",
     "why.limit": "O limite “{limit}” está cheio: {running} em execução, {most} permitidos.",
-    "why.limit_gone": "Esperava pelo limite “{limit}”, que não existe mais: será liberado em um instante.",
-    "why.blocked": "Está bloqueado, e nada diz por quê. Os workers liberam tais jobs de poucos em poucos minutos.",
+    "why.limit_gone": "Esperava pelo limite “{limit}”, que não existe mais: será liberado em"
+    " um instante.",
+    "why.blocked": "Está bloqueado, e nada diz por quê. Os workers liberam tais jobs de poucos"
+    " em poucos minutos.",
     "why.time": "Deve começar {run_at}.",
     "why.retry": "A tentativa {attempt} terminou, e a próxima deve começar {run_at}.",
     "why.no_worker": "Nenhum worker está vivo.",
     "why.no_queue": "Nenhum worker vivo aceita jobs da fila “{queue}”.",
-    "why.no_task": "Nenhum worker vivo que aceita jobs da fila “{queue}” conhece a tarefa “{task}”.",
+    "why.no_task": "Nenhum worker vivo que aceita jobs da fila “{queue}” conhece a tarefa"
+    " “{task}”.",
     "why.carried": "Um broker foi avisado, e os workers ficam sabendo por ele.",
     "why.ahead": "{jobs} jobs da fila “{queue}” com a mesma prioridade estão antes dele.",
-    "why.soon": "Deve começar, e é o primeiro da sua fila: o próximo worker com uma vaga livre o toma.",
+    "why.soon": "Deve começar, e é o primeiro da sua fila: o próximo worker com uma vaga livre"
+    " o toma.",
 }
