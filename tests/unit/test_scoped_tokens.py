@@ -44,7 +44,13 @@ def test_tokens_stand_beside_a_password() -> None:
     assert credentials.access_of("Basic YW5hOmxvbmcgZW5vdWdoIHB3") == Access.admin("ana")
     assert credentials.access_of("Bearer b7c1f0aa55e2") == Access.read("grafana")
     assert Credentials(tokens=ScopedTokens.parse(FILE))
-    assert not Credentials(tokens=ScopedTokens.parse(""))
+    assert not Credentials()
+
+
+def test_a_file_without_tokens_is_refused() -> None:
+    """It would let everybody of this machine in who wanted to ask for tokens."""
+    with pytest.raises(ValueError, match="there are no tokens"):
+        ScopedTokens.parse("# none yet\n")
 
 
 @pytest.mark.parametrize(

@@ -51,13 +51,16 @@ class ScopedTokens:
         """Read the text of a file. Empty lines, and those that begin with `#`, are left out.
 
         Raises:
-            ValueError: a line cannot be read; the message says which, and not what is in it.
+            ValueError: a line cannot be read; the message says which, and not what is in it; or
+                there is none.
         """
         lines = [
             (number, line.split(maxsplit=3))
             for number, line in enumerate(text.splitlines(), 1)
             if line.strip() and not line.lstrip().startswith("#")
         ]
+        if not lines:
+            raise ValueError("there are no tokens; write a scope, a name and a token a line")
         if len(lines) > MOST_TOKENS:
             raise ValueError(f"there are {len(lines):,} tokens; give at most {MOST_TOKENS:,}")
         return cls(_token(number, words) for number, words in lines)

@@ -97,15 +97,61 @@ async def test_a_filter_that_is_none_is_refused(ask: Ask) -> None:
         ("size=1&size=2", "query"),
         ("filter=%00", "query"),
         ("filter=%ff", "query"),
-        ("cursor=zzz", "query.cursor"),
-        ("cursor=MS4wMDAw", "query.cursor"),
-        ("cursor=%C3%A9", "query.cursor"),
     ],
 )
 async def test_a_parameter_that_cannot_be_is_refused(query: str, place: str, ask: Ask) -> None:
     """It is 422 with the place."""
     answer = await ask("read", "GET", f"/jobs?{query}")
     assert (answer.status_code, answer.json()["place"]) == (422, place), answer.text
+
+
+@pytest.mark.parametrize("cursor", ["zzz", "MS4wMDAw", "%C3%A9", "j"])
+async def test_a_cursor_of_nobody_is_refused(cursor: str, ask: Ask) -> None:
+    """It is 422, as a filter that is none."""
+    answer = await ask("read", "GET", f"/jobs?cursor={cursor}")
+    assert (answer.status_code, answer.json()["type"]) == (422, "urn:mutirao:InvalidFilter")
+
+
+async def test_jobs_are_counted_up_to_a_number(ask: Ask, send: Any, tick: Any) -> None:
+    """And where it stops, it says so; of those that whoever asks may see."""
+    for each in range(3):
+        await send.aenqueue(each)
+    await tick.aenqueue()
+    for scope, query, counted in (
+        ("read", {}, {"jobs": 4, "at_least": False}),
+        ("some", {}, {"jobs": 3, "at_least": False}),
+        ("read", {"filter": "queue:mail", "most": 2}, {"jobs": 2, "at_least": True}),
+    ):
+        assert (await ask(scope, "GET", "/counts", params=query)).json() == counted
+
+
+async def test_a_job_says_why_it_waits(ask: Ask, shop: Mutirao, tick: Any) -> None:
+    """By kinds that programs know, and in words; not to who may not see it."""
+    job = await tick.aenqueue()
+    await shop.apause(queue="default")
+    found = (await ask("read", "GET", f"/jobs/{job.id}/reasons")).json()["reasons"]
+    assert found[0]["kind"] == "paused"
+    assert "default" in found[0]["text"]
+    assert (await ask("some", "GET", f"/jobs/{job.id}/reasons")).status_code == 404
+
+
+async def test_errors_find_their_jobs(ask: Ask, shop: Mutirao) -> None:
+    """Each has the filter of its jobs; a text with a secret in it has none."""
+
+    @shop.task(max_attempts=1)
+    def fail(text: str) -> None:
+        raise ValueError(text)
+
+    for text in ("no such card", "no such card", "password=hunter2"):
+        await fail.aenqueue(text)
+    await asyncio.to_thread(drain, shop)
+    answer = await ask("read", "GET", "/errors", params={"task": "fail"})
+    assert "hunter2" not in answer.text
+    found = {each["message"]: each for each in answer.json()["errors"]}
+    assert found["password=•••"]["filter"] is None
+    assert found["no such card"]["attempts"] == 2
+    query = {"filter": found["no such card"]["filter"]}
+    assert len((await ask("read", "GET", "/jobs", params=query)).json()["jobs"]) == 2
 
 
 async def test_what_jobs_carry_is_json_whatever_it_is(ask: Ask, send: Any, lite_url: str) -> None:

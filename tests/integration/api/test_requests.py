@@ -134,10 +134,10 @@ async def test_what_nobody_has_foreseen_tells_nothing(
 ) -> None:
     """It is 500 without a detail, and in the log."""
 
-    async def broken(*_: object) -> None:
+    async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret is 42")
 
-    monkeypatch.setattr(site.desk.store, "jobs", broken)
+    monkeypatch.setattr(site.desk.store, "page", broken)
     answer = await ask("read", "GET", "/jobs")
     assert (answer.status_code, answer.json().get("detail")) == (500, None)
     assert "the secret is 42" in caplog.text

@@ -14,6 +14,7 @@ from msgspec import Meta
 from mutirao.errors import InvalidFilter
 from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, JobState
 from mutirao.model.jobs.records import MAX_INTEGER, JobFilter
+from mutirao.model.reading.figures import Page
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Role
 from mutirao.web.api.call import Call, Unreadable
@@ -110,7 +111,7 @@ def _new(body: ActionBody) -> ChangeTerms:
 
 async def _which(call: Call, body: ActionBody) -> JobFilter:
     """Return the jobs by their ids, of those that whoever acts may see."""
-    visible = call.filter(body.filter or "").at(call.now, limit=MOST_ACTED_ON + 1)
+    visible = call.filter(body.filter or "").at(call.now, limit=None)
     if body.ids is not None:
         if body.filter is not None or body.expected is not None:
             raise Unreadable("give either `ids`, or `filter` with `expected`", place="body")
@@ -119,9 +120,10 @@ async def _which(call: Call, body: ActionBody) -> JobFilter:
         raise Unreadable("give either `ids`, or `filter` with `expected`", place="body")
     if not call.filter(body.filter):
         raise InvalidFilter("an empty filter means every job; say which, such as queue:mail")
-    found = await call.desk.store.jobs(_that_it_can_reach(visible, body.action))
-    _check_expected(len(found), body.expected)
-    return JobFilter(ids=tuple(each.id for each in found), limit=None)
+    reachable = _that_it_can_reach(visible, body.action)
+    page = await call.desk.reading.asearch(reachable, size=MOST_ACTED_ON)
+    _check_expected(page, body.expected)
+    return JobFilter(ids=tuple(each.id for each in page.jobs), limit=None)
 
 
 def _that_it_can_reach(which: JobFilter, verb: Verb) -> JobFilter:
@@ -131,13 +133,14 @@ def _that_it_can_reach(which: JobFilter, verb: Verb) -> JobFilter:
     return which
 
 
-def _check_expected(matched: int, expected: int) -> None:
-    if matched > MOST_ACTED_ON:
+def _check_expected(page: Page, expected: int) -> None:
+    if page.next is not None:
         raise Conflict(
             "TooManyJobs",
-            f"more than {MOST_ACTED_ON:,} jobs match, the most of one request; narrow the filter,"
-            " such as with id:1..9000",
+            f"more than {MOST_ACTED_ON:,} jobs match, the most of one request, or too many had to"
+            " be looked at; narrow the filter, such as with id:1..9000",
         )
+    matched = len(page.jobs)
     if matched != expected:
         raise Conflict(
             "OtherNumber",

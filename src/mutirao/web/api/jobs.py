@@ -4,7 +4,6 @@ Secrets are blanked by the rule of the pages; what the access does not show is l
 `redacted` says so.
 """
 
-import base64
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
@@ -14,17 +13,15 @@ import msgspec
 from msgspec import Meta
 
 from mutirao.errors import UnknownJob
-from mutirao.model.filters.conditions import Aspect, Between, Term
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import AttemptRecord, JobRecord
 from mutirao.web.access import Role
-from mutirao.web.api.call import Call, Unreadable
+from mutirao.web.api.call import Call
 from mutirao.web.api.operation import Operation, Reply
-from mutirao.web.api.values import Id, IdText, copied, due, id_of, id_text
+from mutirao.web.api.values import IdText, copied, due, id_text
 
-MOST_JOBS = 500
-_CURSOR = "1."
+MOST_JOBS, MOST_COUNTED = 500, 100_000
 
 FilterText = Annotated[
     str,
@@ -96,10 +93,35 @@ class JobWithAttempts(Job, kw_only=True):
 
 
 class JobPage(msgspec.Struct, kw_only=True):
-    """Some jobs, newest first. `next`: the cursor of those that follow; null: there are none."""
+    """Some jobs, newest first.
+
+    `next`: the cursor of those that follow; null: there are none. `searched_all` false: many jobs
+    were looked at and few fit, so it stopped; ask on with `next`.
+    """
 
     jobs: list[Job]
     next: str | None
+    searched_all: bool
+
+
+class Count(msgspec.Struct, kw_only=True):
+    """How many jobs a filter finds. `at_least`: there may be more, as counting stopped."""
+
+    jobs: int
+    at_least: bool
+
+
+class Why(msgspec.Struct, kw_only=True):
+    """A reason why a job is not running: its kind, for programs, and in English."""
+
+    kind: str
+    text: str
+
+
+class ReasonList(msgspec.Struct, kw_only=True):
+    """Why a job is not running, what decides most first."""
+
+    reasons: list[Why]
 
 
 class JobsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -110,26 +132,42 @@ class JobsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     size: Annotated[int, Meta(ge=1, le=MOST_JOBS, description="The most jobs of a page.")] = 50
 
 
+class CountQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs are counted, and how far."""
+
+    filter: FilterText = ""
+    most: Annotated[int, Meta(ge=1, le=MOST_COUNTED, description="Count no further.")] = 10_000
+
+
 async def list_jobs(call: Call) -> Reply:
     """Answer a page of the jobs that a filter finds."""
     query: JobsQuery = call.query
-    which = call.filter(query.filter).at(call.now, limit=query.size + 1)
-    if query.cursor:
-        before = Term(Aspect.ID, (Between(None, _read(query.cursor) - 1),))
-        which = replace(which, terms=(*(which.terms or ()), before))
-    found = await call.desk.store.jobs(which)
-    page = found[: query.size]
-    following = _cursor(page[-1].id) if len(found) > query.size else None
-    return Reply(JobPage(jobs=[job_of(call, each) for each in page], next=following))
+    page = await call.desk.reading.asearch(
+        call.filter(query.filter), cursor=query.cursor or None, size=query.size
+    )
+    jobs = [job_of(call, each) for each in page.jobs]
+    return Reply(JobPage(jobs=jobs, next=page.next, searched_all=page.searched_all))
+
+
+async def count_jobs(call: Call) -> Reply:
+    """Answer how many jobs a filter finds."""
+    query: CountQuery = call.query
+    counted = await call.desk.reading.ahow_many(call.filter(query.filter), most=query.most)
+    return Reply(copied(Count, counted))
+
+
+async def explain_job(call: Call) -> Reply:
+    """Answer why a job is not running, if whoever asks may see it."""
+    id = call.id()
+    await _check_visible(call, id)
+    found = await call.desk.reading.awhy(id)
+    return Reply(ReasonList(reasons=[Why(kind=str(each.kind), text=each.text) for each in found]))
 
 
 async def show_job(call: Call) -> Reply:
     """Answer a job with its attempts, if whoever asks may see it."""
     id = call.id()
-    if call.access.only:
-        visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
-        if not await call.desk.store.jobs(visible):
-            raise UnknownJob(f"there is no job {id} that you may see")
+    await _check_visible(call, id)
     job = await call.desk.ajob(id)
     shown = _Shown(call)
     return Reply(
@@ -142,6 +180,14 @@ async def show_job(call: Call) -> Reply:
             payload=shown.value(job.payload),
         )
     )
+
+
+async def _check_visible(call: Call, id: int) -> None:
+    """Raise UnknownJob if there is no such job that whoever asks may see."""
+    if call.access.only:
+        visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
+        if not await call.desk.store.jobs(visible):
+            raise UnknownJob(f"there is no job {id} that you may see")
 
 
 def job_of(call: Call, job: JobRecord) -> Job:
@@ -187,25 +233,19 @@ def _attempt(shown: _Shown, each: AttemptRecord) -> Attempt:
     return copied(Attempt, each, worker=id_text(each.worker), error=shown.text(each.error))
 
 
-def _cursor(id: int) -> str:
-    return base64.urlsafe_b64encode(f"{_CURSOR}{id}".encode()).decode().rstrip("=")
-
-
-def _read(cursor: str) -> int:
-    """Return the id of the last job of the page before; raise Unreadable if it is no cursor."""
-    try:
-        text = base64.b64decode(cursor + "=" * (-len(cursor) % 4), b"-_", validate=True).decode()
-        if text.startswith(_CURSOR):
-            return id_of(msgspec.convert(text.removeprefix(_CURSOR), Id))
-    except ValueError:  # not base64, not text, or no id
-        pass  # it is told below
-    raise Unreadable("the cursor is none of ours; give `next` of a page", place="query.cursor")
-
-
 OPERATIONS = (
     Operation(
         name="list_jobs", method="GET", path="/jobs", does="List jobs, newest first.",
         role=Role.READ, run=list_jobs, query=JobsQuery, answer=JobPage, whole=False,
+    ),
+    Operation(
+        name="count_jobs", method="GET", path="/counts", does="Count jobs, up to a number.",
+        role=Role.READ, run=count_jobs, query=CountQuery, answer=Count, whole=False, tagged=True,
+    ),
+    Operation(
+        name="explain_job", method="GET", path="/jobs/{id}/reasons", role=Role.READ,
+        run=explain_job, answer=ReasonList, whole=False, does="Say why a job is not running.",
+        refusals={404: "There is no such job."},
     ),
     Operation(
         name="show_job", method="GET", path="/jobs/{id}", does="Show a job with all its attempts.",

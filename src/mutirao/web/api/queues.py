@@ -6,12 +6,12 @@ What is counted is counted once for all who ask within some seconds, as for the 
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 import msgspec
 
 from mutirao.model.jobs.job import JobState
-from mutirao.model.jobs.records import QueueCount
+from mutirao.model.reading.figures import QueueFigure
 from mutirao.web.access import Role
 from mutirao.web.api.call import Call
 from mutirao.web.api.operation import Operation, Reply
@@ -20,12 +20,14 @@ from mutirao.web.api.operation import Operation, Reply
 class Queue(msgspec.Struct, kw_only=True):
     """A queue.
 
-    `jobs`: their number by state. `oldest_ready_at`: since when the oldest job waits that is due.
+    `jobs`: their number by state; `at_least`: there may be more. `oldest_ready_at`: since when the
+    oldest job waits that is due.
     """
 
     name: str
     paused: bool
     jobs: dict[JobState, int]
+    at_least: bool
     oldest_ready_at: datetime | None
 
 
@@ -48,6 +50,7 @@ class Statistics(msgspec.Struct, kw_only=True):
     """What there is to do, and who does it."""
 
     jobs: dict[JobState, int]
+    at_least: bool
     queues: list[Queue]
     workers: Workforce
 
@@ -63,6 +66,7 @@ class Paused(msgspec.Struct, kw_only=True):
 class _Counted:
     jobs: dict[JobState, int] = field(default_factory=dict)
     oldest: datetime | None = None
+    at_least: bool = False
 
 
 async def list_queues(call: Call) -> Reply:
@@ -79,6 +83,7 @@ async def statistics(call: Call) -> Reply:
     return Reply(
         Statistics(
             jobs=totals,
+            at_least=any(each.at_least for each in queues),
             queues=queues,
             workers=Workforce(
                 alive=len(alive),
@@ -104,11 +109,7 @@ async def resume(call: Call) -> Reply:
 
 async def _queues(call: Call) -> list[Queue]:
     readings, desk = call.site.readings, call.desk
-
-    async def count() -> dict[str, _Counted]:
-        return _by_queue(await desk.acounts(), call.now)
-
-    counted = await readings.get("api counts", count)
+    counted = _by_queue(await readings.get("figures", desk.reading.afigures))
     limits = await readings.get("limits", desk.limits.alist)
     workers = await readings.get("workers", desk.aworkers)
     paused = {
@@ -120,6 +121,7 @@ async def _queues(call: Call) -> list[Queue]:
             name=name,
             paused=name in paused,
             jobs={state: its.jobs.get(state, 0) for state in JobState},
+            at_least=its.at_least,
             oldest_ready_at=its.oldest,
         )
         for name in sorted({*counted, *paused, *served})
@@ -127,16 +129,15 @@ async def _queues(call: Call) -> list[Queue]:
     ]
 
 
-def _by_queue(counts: Iterable[QueueCount], now: datetime) -> dict[str, _Counted]:
-    """Return the numbers by queue. Moments are whole seconds: a tag stays while nothing changes."""
+def _by_queue(figures: Iterable[QueueFigure]) -> dict[str, _Counted]:
     found: dict[str, _Counted] = defaultdict(_Counted)
-    for each in counts:
+    for each in figures:
         its = found[each.queue]
         its.jobs[each.state] = each.jobs
-        if each.state is JobState.READY and each.oldest_age is not None:
-            since = now.astimezone(UTC) - timedelta(seconds=each.oldest_age)
-            its.oldest = (since + timedelta(seconds=0.5)).replace(microsecond=0)
-    return dict(found)
+        its.at_least = its.at_least or each.at_least
+        if each.state is JobState.READY and each.oldest is not None:
+            its.oldest = each.oldest.astimezone(UTC)
+    return found
 
 
 OPERATIONS = (
