@@ -5,5 +5,7 @@
 """
 
 from mutirao.web.access import Access, Role
+from mutirao.web.credentials import Credentials, Door
+from mutirao.web.scoped_tokens import ScopedTokens
 
-__all__ = ["Access", "Role"]
+__all__ = ["Access", "Credentials", "Door", "Role", "ScopedTokens"]
