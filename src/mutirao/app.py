@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sqlalchemy import URL, Engine
 
 from mutirao.client.broker_publishing import alone, check_task, checked_transports
+from mutirao.client.bulk.actions import Actions
 from mutirao.client.consuming import Consuming
 from mutirao.client.endpoints import Endpoints
 from mutirao.client.events import Listening
@@ -69,7 +70,8 @@ class Mutirao(
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
     Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
     stop and restart queues and tasks. `subscriptions` manages who is told of what is published,
-    and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter, figures.
+    and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter, figures;
+    `actions` does something to all jobs of a filter, with an audit.
 
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
@@ -145,6 +147,7 @@ class Mutirao(
         self.limit = self.limits.declare
         self.endpoints = Endpoints(self, self._portal)
         self.hosts = Hosts(self, self._portal)
+        self.actions = Actions(self, self._portal)
         self.reading = Reading(self, self._portal)
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume

@@ -236,7 +236,7 @@ class Workers:
         """
         check_together(together)
         kept: WorkerTerms = {"retention": {}}
-        kept |= {"keep_hours": None, "keep_inbox": None, "keep_said": None}
+        kept |= {"keep_hours": None, "keep_inbox": None, "keep_said": None, "keep_audit": None}
         whole = {**terms, **kept, "concurrency": 1}
         settings = WorkerSettings.of(cast(WorkerTerms, whole))
         carried = self._carried(settings)

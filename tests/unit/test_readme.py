@@ -135,7 +135,14 @@ def test_the_table_of_settings_is_complete() -> None:
     shown = dict(rows)
     assert list(shown) == [field.name for field in fields(WorkerSettings)]
     in_words = {"queues", "exclude_queues", "tasks", "retention", "keep_hours", "exit_when_stuck"}
-    in_words |= {"keep_inbox", "keep_said", "webhooks", "app_version", "drain_on_new_version"}
+    in_words |= {
+        "keep_inbox",
+        "keep_said",
+        "keep_audit",
+        "webhooks",
+        "app_version",
+        "drain_on_new_version",
+    }
     in_words |= {"retry", "max_attempts", "timeout", "connections"}
     for name in shown.keys() - in_words - {"log_jobs"}:
         assert float(shown[name].replace(",", "")) == getattr(usual, name), name

@@ -82,6 +82,7 @@ SPREADS = {
 # room.
 SAME_SUBJECT = {
     "admin",
+    "audit",
     "carried",
     "change",
     "claim",

@@ -1,5 +1,6 @@
 """Everything a store must do, in one class; `driver` has the part of it that a driver decides."""
 
+from mutirao_conformance.audit import AuditContract
 from mutirao_conformance.carried import CarriedContract
 from mutirao_conformance.changing import ChangeContract
 from mutirao_conformance.changing_limits import ChangingLimitsContract
@@ -57,6 +58,7 @@ class StoreContract(
     PagingContract,
     FiguresContract,
     StandingContract,
+    AuditContract,
     CancelContract,
     SchedulesContract,
     TicksContract,

@@ -125,6 +125,12 @@ def _text(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], s
     help="How long federation remembers what has arrived last.",
 )
 @option(
+    "--keep-audit",
+    type=_text(kept),
+    default="365d",
+    help="How long actions of people are kept in the audit.",
+)
+@option(
     "--prune-batch",
     type=click.IntRange(min=1),
     default=1_000,
@@ -207,6 +213,7 @@ def _settings(
     keep_hours: str,
     keep_inbox: str,
     keep_said: str,
+    keep_audit: str,
     exit_when_stuck: float,
     webhooks: bool,
     **others: Any,
@@ -218,6 +225,7 @@ def _settings(
     others["keep_hours"] = kept(keep_hours)
     others["keep_inbox"] = kept(keep_inbox)
     others["keep_said"] = kept(keep_said)
+    others["keep_audit"] = kept(keep_audit)
     others["retention"] = {
         OutcomeKind.SUCCEEDED: kept(keep_succeeded),
         OutcomeKind.CANCELLED: kept(keep_cancelled),

@@ -52,6 +52,7 @@ class WorkerTerms(TypedDict, total=False):
     keep_hours: timedelta | None
     keep_inbox: timedelta | None
     keep_said: timedelta | None
+    keep_audit: timedelta | None
     doorbell_grace: float
     exit_when_stuck: float | None
     log_jobs: JobLogMode
@@ -80,7 +81,7 @@ class RelayTerms(TypedDict, total=False):
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorkerSettings:
     """The settings of a worker. All durations are in seconds, except `retention`,
-    `keep_hours`, `keep_inbox` and `keep_said`.
+    `keep_hours`, `keep_inbox`, `keep_said` and `keep_audit`.
 
     Parameters:
         queues: the queues to serve; None means all of them.
@@ -104,6 +105,7 @@ class WorkerSettings:
             Longer than a message may come again: by retries, a replay, a dead letter sent back.
         keep_said: how long federation remembers which activity about an object has arrived last, as
             `timedelta`; None: until the object is deleted or the host forgotten.
+        keep_audit: how long actions of people are kept, as `timedelta`; None: forever.
         doorbell_grace: how long a doorbell may stay without an answer before a broker is taken to
             have lost it, and it is rung again.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
@@ -142,6 +144,7 @@ class WorkerSettings:
     keep_hours: timedelta | None = timedelta(days=90)
     keep_inbox: timedelta | None = timedelta(days=100)
     keep_said: timedelta | None = timedelta(days=90)
+    keep_audit: timedelta | None = timedelta(days=365)
     doorbell_grace: float = 30.0
     exit_when_stuck: float | None = None
     log_jobs: JobLogMode = "auto"
@@ -257,7 +260,7 @@ class WorkerSettings:
         self._check_served()
         self._check_version()
         self.defaults.defaults()  # raises if one is out of range
-        for name in ("keep_hours", "keep_inbox", "keep_said"):
+        for name in ("keep_hours", "keep_inbox", "keep_said", "keep_audit"):
             if not isinstance(age := getattr(self, name), timedelta | None):
                 raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")
         for outcome, age in self.retention.items():

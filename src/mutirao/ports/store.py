@@ -23,6 +23,7 @@ from mutirao.model.jobs.job import (
 )
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+from mutirao.ports.audit import AuditApi
 from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
@@ -33,7 +34,15 @@ from mutirao.ports.webhooks_api import WebhooksApi
 
 
 class Store(
-    Intake, RecordsApi, ReadingApi, WebhooksApi, FederationApi, CarriedApi, SiftingApi, Protocol
+    Intake,
+    RecordsApi,
+    ReadingApi,
+    AuditApi,
+    WebhooksApi,
+    FederationApi,
+    CarriedApi,
+    SiftingApi,
+    Protocol,
 ):
     """The system of record."""
 

@@ -100,6 +100,9 @@ class Housekeeping:
         if (age := self._settings.keep_said) is not None:
             forgotten = await self._store.prune_said(age.total_seconds(), limit, now=now)
             more = more or forgotten == limit
+        if (age := self._settings.keep_audit) is not None:
+            forgotten = await self._store.prune_actions(age.total_seconds(), limit, now=now)
+            more = more or forgotten == limit
         return more
 
     async def roll_up(self, now: datetime | None = None) -> bool:

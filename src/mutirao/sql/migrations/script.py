@@ -33,6 +33,7 @@ SUBJECTS = (
     "views",
     "topic_views",
     "endpoints",
+    "audit",
 )
 _FRAGMENT = re.compile(r"^--: (\w+)((?: \w+)*)\n(.*)\Z", re.MULTILINE | re.DOTALL)
 _USE = re.compile(r"\$\{(\w+)(?:: ([^{}]*))?\}")  # without another one in it

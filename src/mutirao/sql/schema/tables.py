@@ -560,3 +560,25 @@ inbox = Table(
     Column("times", Integer, nullable=False),
     Column("first_at", Instant, nullable=False),
 )
+
+# What people did; `ids`, `why` and `change` are JSON.
+action = Table(
+    "mutirao_action",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("who", Text, nullable=False),
+    Column("action", Text, nullable=False),
+    Column("change", Text),
+    Column("filter", Text),
+    Column("ids", Text),
+    Column("expected", BigInteger),
+    Column("matched", BigInteger, nullable=False),
+    Column("done", BigInteger, nullable=False),
+    Column("why", Text, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("stop", Boolean, nullable=False),
+    Column("error", Text),
+    Column("started_at", Instant, nullable=False),
+    Column("seen_at", Instant, nullable=False),
+    Column("finished_at", Instant),
+)

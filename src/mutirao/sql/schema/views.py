@@ -335,3 +335,24 @@ webhook_attempts = Table(
     Column("request_headers", Text),
     Column("finished_at", Moment),
 )
+
+audit = Table(
+    "mutirao_audit",
+    metadata,
+    Column("id", BigInteger, primary_key=True),
+    Column("who", Text),
+    Column("action", Text),
+    Column("change", Text),
+    Column("filter", Text),
+    Column("ids", Text),
+    Column("expected", BigInteger),
+    Column("matched", BigInteger),
+    Column("done", BigInteger),
+    Column("passed_over", BigInteger),
+    Column("why", Text),
+    Column("state", Text),
+    Column("error", Text),
+    Column("started_at", Moment),
+    Column("seen_at", Moment),
+    Column("finished_at", Moment),
+)

@@ -43,6 +43,7 @@ from mutirao.sql.statements import (
     results,
     workers,
 )
+from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.federation import SqlFederation
@@ -64,7 +65,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlReading, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting):
+class SqlStore(
+    SqlRecords, SqlReading, SqlAudit, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting
+):
     """The jobs in a SQL database.
 
     Parameters:

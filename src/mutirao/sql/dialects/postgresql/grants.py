@@ -21,6 +21,7 @@ _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
 SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
+_ACTIONS = "SEQUENCE mutirao_action_id_seq"
 _CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
 
 
@@ -231,6 +232,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_further_topic": "SELECT",
             "mutirao_webhook_attempt": "SELECT (job), DELETE",
             "mutirao_said": "SELECT (about, said_at), DELETE",
+            "mutirao_action": "SELECT (id, started_at), DELETE",
             "mutirao_rolled": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_hour", "mutirao_error"),
             "mutirao_kept": "SELECT, INSERT, DELETE",
@@ -317,6 +319,9 @@ ROLES: Mapping[str, Role] = {
             "mutirao_webhook_attempt": "SELECT (job, run, status), DELETE",
             "mutirao_rolled": "SELECT (until), UPDATE (one)",
             "mutirao_kept": "INSERT",
+            "mutirao_action": "SELECT (id, state, stop), INSERT, UPDATE",
+            "mutirao_audit": "SELECT",
+            _ACTIONS: "USAGE",
             _SEQUENCE: "USAGE",
             _CLOSING: "USAGE",
             _RETRIES: "USAGE",
@@ -345,7 +350,7 @@ ROLES: Mapping[str, Role] = {
             "SELECT", "mutirao_jobs", "mutirao_attempts", "mutirao_queues", "mutirao_errors",
             "mutirao_throughput", "mutirao_workers", "mutirao_schedules", "mutirao_limits",
             "mutirao_graphs", "mutirao_publications", "mutirao_deliveries", "mutirao_subscriptions",
-            "mutirao_endpoints", "mutirao_webhook_attempts",
+            "mutirao_endpoints", "mutirao_webhook_attempts", "mutirao_audit",
         ),
     ),
     "migrator": Role(

@@ -37,6 +37,18 @@ def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> P
     return Page(jobs=jobs, next=further, searched_all=low is None)
 
 
+def ids(
+    conn: Connection, which: JobFilter, before: int | None, size: int
+) -> tuple[list[int], int | None]:
+    """Return the ids of the next jobs that match, and the id below which more may be."""
+    dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    low = _window(conn, which, before)
+    found = [*conn.scalars(_newest(conn, which, low, before).limit(size))]
+    if len(found) == size:
+        return found, found[-1]
+    return found, None if low is None else low + 1
+
+
 def how_many(conn: Connection, which: JobFilter, most: int) -> Counted:
     """Count the jobs that match, up to `most`. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)

@@ -1,0 +1,212 @@
+"""Actions on everything that a filter means: `app.actions`. In batches, told as they go, stopped.
+
+Each batch is a transaction of its own, and so is what is written of it after that. Whoever is
+killed half-way leaves an entry that says how far it came, and becomes `lost` by itself.
+"""
+
+import json
+from asyncio import CancelledError
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from typing import Protocol
+
+from mutirao.client.portal import Portal, blocking
+from mutirao.errors import InvalidFilter
+from mutirao.model.audit.actions import (
+    MAX_IDS,
+    MAX_WHO,
+    Action,
+    ActionKind,
+    ActionState,
+    AuditRecord,
+    Came,
+    NewAction,
+)
+from mutirao.model.filters.conditions import Aspect, Between, Term
+from mutirao.model.filters.filter import Filter, parse
+from mutirao.model.jobs.records import JobFilter, checked_id
+from mutirao.ports import Store
+
+BATCH = 1_000  # jobs
+
+
+class HasStore(Protocol):
+    """An application, or whatever else has a store."""
+
+    @property
+    def store(self) -> Store:
+        """The store."""
+        ...
+
+
+class Actions:
+    """Actions on many jobs of an application, and the audit of them."""
+
+    def __init__(self, app: HasStore, portal: Portal) -> None:
+        self._app, self._portal = app, portal
+
+    async def arun(
+        self,
+        action: Action,
+        which: str | Filter | None = None,
+        *,
+        by: str,
+        ids: tuple[int, ...] | None = None,
+        expected: int | None = None,
+        batch: int = BATCH,
+        progress: Callable[[int, Came], object] | None = None,
+    ) -> AuditRecord:
+        """Do something to all jobs that a filter means, or to some by their ids; newest first.
+
+        Jobs that come later are not among them. Ages in the filter are counted back from now, for
+        all batches. It stops between two batches, once `stop` was called for it somewhere.
+
+        Parameters:
+            action: what is to be done.
+            which: the filter, which has to have a term; or
+            ids: the jobs.
+            by: who does it, for the audit.
+            expected: how many jobs matched when somebody confirmed it, for the audit.
+            batch: the number of jobs of a transaction.
+            progress: called with the action's id, and how far it came, after each batch.
+
+        Returns what the audit has of it.
+
+        Raises:
+            InvalidFilter: neither a filter nor ids are given, or they cannot be.
+            StoreError: the database failed; what was done is done, and in the audit.
+        """
+        text = None if ids is not None else _text(which)
+        new = NewAction(
+            who=_who(by),
+            action=action.kind,
+            change=_spelled(action),
+            filter=text,
+            ids=_ids(ids),
+            expected=expected,
+        )
+        store = self._app.store
+        id = await store.begin_action(new)
+        came, state = Came(), ActionState.DONE
+        try:
+            async for part in self._parts(text, ids, batch):
+                came = await self._do(action, part, came)
+                if progress is not None:
+                    progress(id, came)
+                if not await store.advance_action(id, came):
+                    state = ActionState.STOPPED
+                    break
+        except (Exception, CancelledError) as error:
+            ended = ActionState.FAILED if isinstance(error, Exception) else ActionState.STOPPED
+            await store.end_action(id, ended, f"{type(error).__name__}: {error}")
+            raise
+        await store.end_action(id, state)
+        [record] = await store.actions(id=id)
+        return record
+
+    run = blocking(arun)
+
+    async def astop(self, id: int) -> bool:
+        """Ask an action to stop after its batch, wherever it runs; return whether it runs."""
+        return await self._app.store.stop_action(checked_id(id))
+
+    stop = blocking(astop)
+
+    async def alist(
+        self, *, before: int | None = None, limit: int = 100
+    ) -> tuple[AuditRecord, ...]:
+        """Return what the audit has, newest first; below an id, for the next page."""
+        return tuple(await self._app.store.actions(before=before, limit=limit))
+
+    list = blocking(alist)
+
+    async def aget(self, id: int) -> AuditRecord | None:
+        """Return what the audit has of one action; None if there is none of that id."""
+        found = await self._app.store.actions(id=checked_id(id))
+        return found[0] if found else None
+
+    get = blocking(aget)
+
+    async def _parts(
+        self, text: str | None, ids: tuple[int, ...] | None, batch: int
+    ) -> AsyncIterator[tuple[JobFilter, Sequence[int]]]:
+        """Yield filters of some jobs each, with the ids of these."""
+        if ids is not None:
+            for first in range(0, len(ids), batch):
+                some = ids[first : first + batch]
+                yield JobFilter(ids=some, limit=None), some
+            return
+        which = parse(text or "").at(datetime.now(UTC), limit=None)
+        before: int | None = None
+        while True:
+            found, before = await self._app.store.matching_ids(which, before=before, size=batch)
+            if found:
+                # Not by their ids: whoever names jobs means them, also for a second redrive.
+                span = Term(Aspect.ID, (Between(min(found), max(found)),))
+                yield replace(which, terms=(*(which.terms or ()), span)), found
+            if before is None:
+                return
+
+    async def _do(self, action: Action, part: tuple[JobFilter, Sequence[int]], came: Came) -> Came:
+        which, found = part
+        store = self._app.store
+        match action.kind:
+            case ActionKind.RETRY:
+                done = await store.run_now(which)
+            case ActionKind.CANCEL:
+                done = await store.cancel(which)
+            case ActionKind.REDRIVE:
+                done = await store.redrive(which)
+            case ActionKind.DELETE:
+                done = await store.delete(which)
+            case ActionKind.CHANGE if action.change is not None:
+                done = await store.change(which, action.change)
+            case _:
+                raise InvalidFilter(f"{action!r} has no change")
+        why = Counter(came.why)
+        if len(done) < len(found):
+            left = found if action.kind is ActionKind.REDRIVE else [*{*found} - {*done}]
+            why.update(await self._states(left, len(found) - len(done)))
+        return Came(came.matched + len(found), came.done + len(done), dict(why))
+
+    async def _states(self, left: Sequence[int], number: int) -> Counter[str]:
+        """Return how many were passed over, by the state that they are in now."""
+        found = await self._app.store.jobs(JobFilter(ids=tuple(left), limit=None))
+        states = Counter(str(each.state) for each in found)
+        if gone := len(left) - len(found):
+            states["gone"] = gone
+        return states if states.total() == number else Counter({"not possible": number})
+
+
+def _text(which: str | Filter | None) -> str:
+    found = which if isinstance(which, Filter) else parse("" if which is None else which)
+    if not found:
+        raise InvalidFilter(
+            "neither ids nor a filter is given, which would mean every job; give a filter, such as"
+            " 'queue:mail older:2h'"
+        )
+    return str(found)
+
+
+def _ids(ids: tuple[int, ...] | None) -> tuple[int, ...] | None:
+    if ids is None:
+        return None
+    if not 1 <= len(ids) <= MAX_IDS:
+        raise InvalidFilter(f"{len(ids)} ids are given; give 1 to {MAX_IDS:,}, or a filter")
+    return tuple(map(checked_id, ids))
+
+
+def _who(by: str) -> str:
+    if not 1 <= len(by) <= MAX_WHO or not by.isprintable():
+        raise InvalidFilter(f"by is {by!r:.80}; give who does it, in 1 to {MAX_WHO} characters")
+    return by
+
+
+def _spelled(action: Action) -> str | None:
+    """Return the new values of a change as JSON."""
+    if action.change is None:
+        return None
+    given = {name: value for name, value in asdict(action.change).items() if value is not None}
+    return json.dumps(given, default=str)

@@ -1,0 +1,1 @@
+"""Actions of people on many jobs, and what is kept of them."""

@@ -1,0 +1,61 @@
+"""The part of the SQL store for actions on many jobs and their audit: `mutirao.ports.audit`."""
+
+from datetime import datetime
+
+from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.connections.runner import Runner, for_people
+from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.statements.finding import audit, paging
+
+
+class SqlAudit:
+    """The part of `SqlStore` that implements `mutirao.ports.audit`."""
+
+    _dialect: Dialect
+    _runner: Runner
+    _insistent: Runner
+    _patient: Runner
+
+    async def matching_ids(
+        self, which: JobFilter, *, before: int | None = None, size: int = 1_000
+    ) -> tuple[list[int], int | None]:
+        """Return the ids of the newest jobs that match, and where to go on."""
+        return await self._runner.run(paging.ids, which, before, size)
+
+    async def delete(self, which: JobFilter) -> list[int]:
+        """Delete finished jobs."""
+        return await self._insistent.run(audit.remove, which)
+
+    async def begin_action(self, action: NewAction, *, now: datetime | None = None) -> int:
+        """Write down that an action begins."""
+        return await self._runner.run(audit.begin, self._dialect, action, now)
+
+    async def advance_action(self, id: int, came: Came, *, now: datetime | None = None) -> bool:
+        """Write down how far an action came."""
+        return await self._insistent.run(audit.advance, self._dialect, id, came, now)
+
+    async def end_action(
+        self,
+        id: int,
+        state: ActionState,
+        error: str | None = None,
+        *,
+        now: datetime | None = None,
+    ) -> None:
+        """Write down that an action ended."""
+        await self._insistent.run(audit.end, self._dialect, id, state, error, now)
+
+    async def stop_action(self, id: int) -> bool:
+        """Ask an action to stop."""
+        return await self._insistent.run(audit.stop, id)
+
+    async def actions(
+        self, *, before: int | None = None, limit: int = 100, id: int | None = None
+    ) -> list[AuditRecord]:
+        """Return actions, newest first."""
+        return await self._runner.read(for_people(audit.listed), before, limit, id)
+
+    async def prune_actions(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+        """Forget old actions."""
+        return await self._patient.run(audit.prune, self._dialect.moment(now, -before), limit)
