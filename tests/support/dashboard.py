@@ -142,7 +142,9 @@ async def filled(url: str) -> Shop:
 async def _work(store: Store, worker: int, outcome: Outcome = SUCCEEDED) -> None:
     """Let all due jobs end in the same way, each after some milliseconds."""
     due = await claim(store, worker, 100)
-    await store.settle(worker, [each._replace(outcome=outcome, started_ago=0.004) for each in due])
+    await store.settle(
+        worker, [each._replace(outcome=outcome, started_ago=0.004, linked=True) for each in due]
+    )
 
 
 async def _past(store: Store, worker: int) -> None:

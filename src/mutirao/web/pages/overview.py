@@ -11,6 +11,7 @@ from mutirao.model.jobs.hours import FAILED_OUTCOME_NAMES
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.web.charts import Point, chart
 from mutirao.web.page import Page
+from mutirao.web.pages.error_groups import errors_of
 from mutirao.web.pages.queues import Queue, queues_of
 from mutirao.web.visit import Visit
 
@@ -50,7 +51,7 @@ async def show(visit: Visit) -> Response:
         by_minute=by_minute,
         workers=[each for each in workers if each.alive],
         gone=sum(not each.alive for each in workers),
-        errors=errors,
+        errors=errors_of(visit, errors),
         age=readings.age("figures"),
     )
 
