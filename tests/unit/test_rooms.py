@@ -81,6 +81,7 @@ SPREADS = {
 # Files of one name in several folders, all of one subject: a feature has the same name in each
 # room.
 SAME_SUBJECT = {
+    "actions",
     "admin",
     "audit",
     "carried",

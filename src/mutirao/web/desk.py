@@ -7,6 +7,7 @@ takes longer than people wait.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
+from mutirao.client.bulk.actions import Actions
 from mutirao.client.endpoints import Endpoints
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
@@ -69,6 +70,7 @@ class Desk(JobAdmin):
         self._portal = Portal()
         self.store = app.store.clone(CONNECTIONS, within=WITHIN)
         self.reading = Reading(self, self._portal)
+        self.actions = Actions(self, self._portal)
         self.limits = Limits(self, lambda: tuple(app.tasks.values()), self._portal)
         self.schedules = Schedules(self, _register, self._portal, MAX_PAYLOAD)
         self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)

@@ -35,6 +35,7 @@ from mutirao.model.reading.standing import Reason
 from mutirao.web import actions, assets, reasons, showing
 from mutirao.web.access import Access, Decide, Refused, Role, check, decided
 from mutirao.web.api.router import Api
+from mutirao.web.background import Background
 from mutirao.web.credentials import Unauthorized
 from mutirao.web.desk import Application, Desk
 from mutirao.web.forms import Misread
@@ -76,6 +77,7 @@ class Site:
         self.languages = LANGUAGES
         self.blanking = Blanking(settings.redact)
         self.readings = Readings()
+        self.background = Background()
         self._assets = assets.load()
         self._templates = _templates()
         self._inner = Starlette(
@@ -181,6 +183,7 @@ class Site:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> Any:
         yield
+        await self.background.aclose()
         if self._desk is not None:
             await self._desk.aclose()
 

@@ -1,39 +1,44 @@
-"""Actions on jobs: on those that are named, or on all that a filter finds.
+"""Actions on jobs: on those that are named, or on all that a filter finds; and the audit of them.
 
 By a filter, the number that was seen has to be given: if another number matches when the action
-begins, nothing is done. It acts on the jobs that it has counted, and on no others.
+begins, nothing is done. It is done in batches; what takes longer than a second goes on after the
+answer, which says where its progress is.
 """
 
+import json
+from collections.abc import Collection
 from dataclasses import replace
-from enum import StrEnum
-from typing import Annotated
+from datetime import datetime
+from typing import Annotated, Any
 
 import msgspec
 from msgspec import Meta
 
-from mutirao.errors import InvalidFilter
+from mutirao.model.audit.actions import (
+    MAX_IDS,
+    MAX_WHO,
+    Action,
+    ActionKind,
+    ActionState,
+    AuditRecord,
+)
+from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, JobState
-from mutirao.model.jobs.records import MAX_INTEGER, JobFilter
-from mutirao.model.reading.figures import Page
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
-from mutirao.web.access import Role
+from mutirao.web.access import Access, Role
 from mutirao.web.api.call import Call, Unreadable
 from mutirao.web.api.enqueue import Moment, Seconds
-from mutirao.web.api.jobs import FilterText
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.api.jobs import CursorText, FilterText
+from mutirao.web.api.operation import PREFIX, Operation, Reply
 from mutirao.web.api.problems import Conflict
-from mutirao.web.api.values import Id, IdText, id_of
+from mutirao.web.api.values import Id, IdText, copied, id_of
+from mutirao.web.background import Progress, TooManyActions
 
-MOST_ACTED_ON = 1_000  # jobs of one request
-
-
-class Verb(StrEnum):
-    """What is done to jobs."""
-
-    RETRY = "retry"  # waiting ones become due now
-    CANCEL = "cancel"
-    REDRIVE = "redrive"  # finished ones are enqueued again
-    CHANGE = "change"
+BATCH = 500  # jobs of a transaction
+MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
+MOST_TOLD = 10_000  # jobs that are counted where another number was expected
 
 
 class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -49,108 +54,186 @@ class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """What is done, and to which jobs: `ids`, or `filter` with the number `expected`."""
 
-    action: Verb
-    ids: Annotated[list[Id], Meta(min_length=1, max_length=MOST_ACTED_ON)] | None = None
+    action: ActionKind
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
     filter: FilterText | None = None
-    expected: Annotated[int, Meta(ge=0, le=MAX_INTEGER)] | None = None
+    expected: Annotated[int, Meta(ge=0, le=MOST_EXPECTED)] | None = None
     change: NewValues | None = None
 
 
-class Done(msgspec.Struct, kw_only=True):
-    """What came of an action.
+class ActionRecord(msgspec.Struct, kw_only=True):
+    """What the audit has of an action.
 
-    `matched` jobs were named or found; `ids` are those that it has reached, the new ones of a
-    redrive; `passed_over` jobs were in a state that does not allow it.
+    `matched` jobs were looked at so far, `done` to so many; the others were `passed_over`, and
+    `why` counts them by the state that they were in. `lost`: nothing was seen of it for a minute.
     """
 
-    action: Verb
+    id: IdText
+    who: str
+    action: ActionKind
+    change: dict[str, Any] | None
+    filter: str | None
+    ids: list[IdText] | None
+    expected: int | None
     matched: int
+    done: int
     passed_over: int
-    ids: list[IdText]
+    why: dict[str, int]
+    state: ActionState
+    error: str | None
+    started_at: datetime
+    seen_at: datetime
+    finished_at: datetime | None
+
+
+class ActionPage(msgspec.Struct, kw_only=True):
+    """Some actions, newest first. `next`: the cursor of those that follow; null: there are none."""
+
+    actions: list[ActionRecord]
+    next: str | None
+
+
+class ActionsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many actions, and from where on."""
+
+    cursor: CursorText = ""
+    size: Annotated[int, Meta(ge=1, le=100, description="The most actions of a page.")] = 50
 
 
 async def act(call: Call) -> Reply:
     """Do something to jobs."""
     body: ActionBody = call.body
-    new = _new(body)
-    which = await _which(call, body)
-    matched = len(which.ids or ())
-    reached = await _do(call, body.action, which, new) if matched else []
-    return Reply(
-        Done(action=body.action, matched=matched, passed_over=matched - len(reached),
-             ids=[str(each) for each in reached])
-    )  # fmt: skip
+    action = _action(body)
+    which, ids = await _which(call, body)
+
+    async def run(progress: Progress) -> AuditRecord:
+        return await call.desk.actions.arun(
+            action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
+            progress=progress,
+        )  # fmt: skip
+
+    try:
+        begun = await call.site.background.begin(run)
+    except TooManyActions:
+        raise Conflict(
+            "TooManyActions", "as many actions run as may; begin this one later", status=429
+        ) from None
+    record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
+    where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
+    return Reply(_record(call, record), 202 if record.finished_at is None else 200, where)
 
 
-async def _do(call: Call, verb: Verb, which: JobFilter, new: ChangeTerms) -> list[int]:
-    store = call.desk.store
-    match verb:
-        case Verb.RETRY:
-            return await store.run_now(which)
-        case Verb.CANCEL:
-            return await store.cancel(which)
-        case Verb.REDRIVE:
-            return await store.redrive(which)
-        case Verb.CHANGE:
-            return await store.change(which, change_of(new))
+async def list_actions(call: Call) -> Reply:
+    """Answer a page of the audit."""
+    query: ActionsQuery = call.query
+    before = read_cursor(query.cursor) if query.cursor else None
+    found = await call.desk.actions.alist(before=before, limit=query.size + 1)
+    page = found[: query.size]
+    following = cursor_of(page[-1].id) if len(found) > query.size else None
+    return Reply(ActionPage(actions=[_record(call, each) for each in page], next=following))
 
 
-def _new(body: ActionBody) -> ChangeTerms:
-    """Return the new values of a change, checked before anything is looked for."""
+async def show_action(call: Call) -> Reply:
+    """Answer how far an action came."""
+    return Reply(_record(call, await _found(call, call.id())))
+
+
+async def stop_action(call: Call) -> Reply:
+    """Stop an action after its batch, wherever it runs."""
+    found = await _found(call, call.id())
+    if not await call.desk.actions.astop(found.id):
+        raise Conflict("NotRunning", f"action {found.id} does not run: it is {found.state}")
+    return Reply(_record(call, await _found(call, found.id)), 202)
+
+
+async def _found(call: Call, id: int) -> AuditRecord:
+    """Return an action; who sees only some jobs sees those of their own."""
+    found = await call.desk.actions.aget(id)
+    own = found is not None and found.who == call.access.user
+    if found is None or (call.access.only and not own):
+        raise Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+    return found
+
+
+def _record(call: Call, record: AuditRecord) -> ActionRecord:
+    contents, blanking = call.access.contents, call.site.blanking
+    return copied(
+        ActionRecord,
+        record,
+        id=str(record.id),
+        ids=None if record.ids is None else [str(each) for each in record.ids],
+        change=None if record.change is None else json.loads(record.change),
+        filter=blanking.text(record.filter) if contents and record.filter is not None else None,
+        error=blanking.text(record.error) if contents and record.error is not None else None,
+        why=dict(record.why),
+    )
+
+
+def _action(body: ActionBody) -> Action:
+    """Return what is to be done, checked before anything is looked for."""
     if body.change is None:
-        if body.action is Verb.CHANGE:
+        if body.action is ActionKind.CHANGE:
             raise Unreadable("say which values are new", place="body.change")
-        return {}
-    if body.action is not Verb.CHANGE:
+        return Action(body.action)
+    if body.action is not ActionKind.CHANGE:
         raise Unreadable(f"{body.action} has no new values", place="body.change")
     given = msgspec.structs.asdict(body.change)
     new: ChangeTerms = {name: each for name, each in given.items() if each is not None}  # type: ignore[assignment]
-    change_of(new)
-    return new
+    return Action(body.action, change_of(new))
 
 
-async def _which(call: Call, body: ActionBody) -> JobFilter:
-    """Return the jobs by their ids, of those that whoever acts may see."""
-    visible = call.filter(body.filter or "").at(call.now, limit=None)
-    if body.ids is not None:
-        if body.filter is not None or body.expected is not None:
-            raise Unreadable("give either `ids`, or `filter` with `expected`", place="body")
-        return replace(visible, ids=tuple(dict.fromkeys(_ids(body.ids))), limit=None)
-    if body.filter is None or body.expected is None:
+async def _which(call: Call, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
+    """Return the filter of the jobs, or their ids; of those that whoever acts may see."""
+    by_ids = body.ids is not None
+    if by_ids == (body.filter is not None) or by_ids == (body.expected is not None):
         raise Unreadable("give either `ids`, or `filter` with `expected`", place="body")
-    if not call.filter(body.filter):
-        raise InvalidFilter("an empty filter means every job; say which, such as queue:mail")
-    reachable = _that_it_can_reach(visible, body.action)
-    page = await call.desk.reading.asearch(reachable, size=MOST_ACTED_ON)
-    _check_expected(page, body.expected)
-    return JobFilter(ids=tuple(each.id for each in page.jobs), limit=None)
+    if body.ids is not None:
+        return None, await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+    if not parse(body.filter or ""):
+        raise Unreadable(
+            "an empty filter means every job; say which, such as queue:mail", place="body.filter"
+        )
+    which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
+    await _check_expected(call, which, body.expected or 0)
+    return which, None
 
 
-def _that_it_can_reach(which: JobFilter, verb: Verb) -> JobFilter:
-    """Return a filter with dead jobs only, where none of the states is said that are redriven."""
-    if verb is Verb.REDRIVE and which.any_state is None:
-        return replace(which, state=JobState.DEAD)
+async def _visible(call: Call, ids: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of these jobs that whoever acts may see."""
+    if not call.access.only:
+        return ids
+    wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
+    seen = {each.id for each in await call.desk.store.jobs(wanted)}
+    if not seen:
+        raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
+    return tuple(each for each in ids if each in seen)
+
+
+def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
+    """Return a filter of dead jobs only, where none of the states is said that are redriven."""
+    said = any(each.qualifier == "state" for each in which.terms)
+    if kind is ActionKind.REDRIVE and not said:
+        return which.having("state", JobState.DEAD)
     return which
 
 
-def _check_expected(page: Page, expected: int) -> None:
-    if page.next is not None:
+async def _check_expected(call: Call, which: Filter, expected: int) -> None:
+    counted = await call.desk.reading.ahow_many(which, most=max(expected + 1, MOST_TOLD))
+    if counted.jobs == expected and not counted.at_least:
+        return
+    if counted.at_least and counted.jobs <= expected:
         raise Conflict(
-            "TooManyJobs",
-            f"more than {MOST_ACTED_ON:,} jobs match, the most of one request, or too many had to"
-            " be looked at; narrow the filter, such as with id:1..9000",
+            "TooManyJobs", "too many jobs had to be looked at; narrow the filter, such as by id:"
         )
-    matched = len(page.jobs)
-    if matched != expected:
-        raise Conflict(
-            "OtherNumber",
-            f"{matched:,} jobs match now, and {expected:,} were expected; look at them again."
-            " Nothing was done",
-            matched=matched,
-        )
+    raise Conflict(
+        "OtherNumber",
+        f"{'at least ' if counted.at_least else ''}{counted.jobs:,} jobs match now, and"
+        f" {expected:,} were expected; look at them again. Nothing was done",
+        matched=counted.jobs,
+    )
 
 
-def _ids(given: list[str | int]) -> list[int]:
+def _ids(given: Collection[str | int]) -> list[int]:
     found = []
     for place, each in enumerate(given):
         try:
@@ -160,11 +243,32 @@ def _ids(given: list[str | int]) -> list[int]:
     return found
 
 
+def _who(access: Access) -> str:
+    """Return who acts, for the audit; nobody may have said."""
+    return "".join(each for each in access.user if each.isprintable())[:MAX_WHO] or "unknown"
+
+
+_NONE = {404: "There is no such action."}
+
 OPERATIONS = (
     Operation(
         name="act", method="POST", path="/actions", role=Role.ACT, run=act, body=ActionBody,
-        answer=Done, whole=False,
-        does="Retry, cancel, redrive or change jobs, by their ids or by a filter.",
-        refusals={409: "Another number of jobs matches than was expected, or too many."},
+        answer=ActionRecord, whole=False, statuses=(200, 202),
+        does="Retry, cancel, redrive, change or delete jobs, by their ids or by a filter.",
+        refusals={404: "There are no such jobs.", 429: "As many actions run as may.",
+                  409: "Another number of jobs matches than was expected, or too many."},
+    ),
+    Operation(
+        name="list_actions", method="GET", path="/actions", role=Role.READ, run=list_actions,
+        query=ActionsQuery, answer=ActionPage, does="List what was done to jobs, and by whom.",
+    ),
+    Operation(
+        name="show_action", method="GET", path="/actions/{id}", role=Role.READ, run=show_action,
+        answer=ActionRecord, whole=False, refusals=_NONE, does="Show how far an action came.",
+    ),
+    Operation(
+        name="stop_action", method="POST", path="/actions/{id}/stop", role=Role.ACT,
+        run=stop_action, answer=ActionRecord, whole=False, statuses=(202,),
+        refusals={**_NONE, 409: "It does not run."}, does="Stop an action after its batch.",
     ),
 )  # fmt: skip

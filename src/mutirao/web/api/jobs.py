@@ -29,6 +29,7 @@ FilterText = Annotated[
         max_length=MAX_TEXT, description="A filter, such as `state:dead queue:mail`; see Filters."
     ),
 ]
+CursorText = Annotated[str, Meta(max_length=100, description="`next` of the page before.")]
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -128,7 +129,7 @@ class JobsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     """Which jobs, and how many."""
 
     filter: FilterText = ""
-    cursor: Annotated[str, Meta(max_length=100, description="`next` of the page before.")] = ""
+    cursor: CursorText = ""
     size: Annotated[int, Meta(ge=1, le=MOST_JOBS, description="The most jobs of a page.")] = 50
 
 
