@@ -99,7 +99,7 @@ async def filled(url: str) -> Shop:
     receipt, photo, report = tasks["send_receipt"], tasks["resize_photo"], tasks["monthly_report"]
     worker = await _worker(app, "app-1:2114", ("mail", "media", "stock"))
     await _worker(app, "app-2:2093", ("mail", "reports"))
-    done = await enqueue([photo.job(path=f"/photos/{each}.jpg") for each in range(150)])
+    done = await enqueue([photo.job(path=f"/photos/{each}.jpg") for each in range(250)])
     done += await enqueue(
         [receipt.job(order_id=each, to="rui@example.com") for each in range(9, 13)]
     )
@@ -149,13 +149,13 @@ async def _work(store: Store, worker: int, outcome: Outcome = SUCCEEDED) -> None
 
 async def _past(store: Store, worker: int) -> None:
     """Let all due jobs end one after another during the last day, most of them in the last hour."""
-    due = await claim(store, worker, 200)
+    due = await claim(store, worker, 300)
     failed = Outcome(OutcomeKind.DEAD, error_type="TimeoutError", error="TimeoutError: no answer")
     ended = []
     for place, each in enumerate(due):
-        hours, minutes = place * 7 % 23, place * 37 % 60
-        ago = 60.0 * minutes if place % 2 else 3_600.0 * hours + 60.0 * minutes
-        outcome = failed if place in (31, 74, 75, 110) else SUCCEEDED
+        hours, minutes = place * place % 23, place * 37 % 60
+        ago = 60.0 * minutes + (3_600.0 * hours if place % 5 else 0.0)
+        outcome = failed if place in (31, 74, 75, 110, 135, 211) else SUCCEEDED
         ended.append(each._replace(outcome=outcome, started_ago=ago + 1.5, finished_ago=ago))
     await store.settle(worker, ended)
 

@@ -45,6 +45,10 @@ class Application(Protocol):
         """Return a registered task; raise UnknownTask if there is none of that name."""
         ...
 
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop."""
+        ...
+
     async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
         """Check a job and write it."""
         ...

@@ -45,10 +45,24 @@ def serve(app: Application, given: Serving) -> None:
     shown = f"[{host}]" if ":" in host else host
     log.info("dashboard at http://%s:%d", shown, listening.getsockname()[1])
     config = uvicorn.Config(
-        site, log_config=None, access_log=False, server_header=False, timeout_graceful_shutdown=5
+        site,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        server_header=False,
+        timeout_graceful_shutdown=5,
     )
     with listening:
-        asyncio.run(_Server(config).serve(sockets=[listening]))
+        asyncio.run(_until_stopped(_Server(config), listening, app))
+
+
+async def _until_stopped(
+    server: uvicorn.Server, listening: socket.socket, app: Application
+) -> None:
+    try:
+        await server.serve(sockets=[listening])
+    finally:
+        await app.aclose()
 
 
 class _Server(uvicorn.Server):

@@ -97,7 +97,7 @@ def troubles(page: Page) -> list[str]:
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_each_page_looks_right(opened: Any, ids: dict[str, int], theme: str) -> None:
     """Wide and at 320 px: nothing beside the window, nothing that axe finds, a silent console."""
-    for size in (WIDE, NARROW):
+    for size in (WIDE, NARROW) if theme == "light" else (WIDE,):  # no width is of a theme
         watched = opened(viewport=size, color_scheme=theme)
         for name, path in PAGES.items():
             watched.page.goto(path.format_map(ids))
@@ -116,7 +116,7 @@ def _picture(page: Page, name: str, theme: str, size: dict[str, int]) -> None:
     if IMAGES is None:
         return
     narrow = size is NARROW
-    if narrow and (name, theme) not in {("jobs", "light"), ("overview", "dark")}:
+    if narrow and (name, theme) not in {("jobs", "light"), ("overview", "light")}:
         return
     if not narrow and name not in PICTURED:
         return
