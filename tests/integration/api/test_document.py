@@ -15,7 +15,7 @@ import requests
 import schemathesis
 import uvicorn
 from hypothesis import HealthCheck, settings
-from schemathesis.specs.openapi.checks import positive_data_acceptance
+from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from mutirao import Mutirao
 from mutirao.web.api.openapi import document
@@ -27,6 +27,8 @@ from tests.integration.api.conftest import TOKENS, Ask, at_once, tokens
 EXAMPLES = 12  # of each operation, always the same ones
 # What fits the form may still not be: a filter has a grammar of its own, a task is not known.
 NOT_ASKED: list[Any] = [positive_data_acceptance]
+# Some of what it puts into queries is not sent; `test_jobs` has queries that are refused.
+NOT_ASKED_OF_QUERIES: list[Any] = [*NOT_ASKED, negative_data_rejection]
 
 schema = schemathesis.openapi.from_dict(document(OPERATIONS, ""))
 
@@ -94,7 +96,7 @@ def test_answers_are_as_documented(
         base_url=f"{address}/api/v1",
         session=session,
         headers={"Authorization": f"Bearer {TOKENS['admin']}"},
-        excluded_checks=NOT_ASKED,
+        excluded_checks=NOT_ASKED_OF_QUERIES if case.method == "GET" else NOT_ASKED,
         timeout=10,
     )
 

@@ -87,7 +87,7 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 def _query(text: bytes, wanted: Any) -> Any:
     if len(text) > LONGEST_QUERY:
-        raise Unreadable(f"the query has more than {LONGEST_QUERY:,} bytes", status=414)
+        raise Unreadable(f"the query has more than {LONGEST_QUERY:,} bytes", place="query")
     try:
         pairs = parse_qsl(
             text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_PARAMETERS,

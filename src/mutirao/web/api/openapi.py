@@ -140,7 +140,7 @@ def _responses(each: Operation, by_type: Mapping[str, Any]) -> dict[str, Any]:
         found["304"] = {"description": "It is as the ETag says."}
     of_body = _READ if each.body is not None else {}
     invalid = {422: "Something that was sent is invalid; `place` says where."}
-    refusals = {**_USUAL, **of_body, **invalid, 414: "The query is too long.", **each.refusals}
+    refusals = {**_USUAL, **of_body, **invalid, **each.refusals}
     problem = {MEDIA_TYPE: {"schema": by_type[repr(Problem)]}}
     for status, meaning in sorted(refusals.items()):
         found[str(status)] = {"description": meaning, "content": problem}

@@ -37,7 +37,6 @@ TITLES: Mapping[int, str] = {
     405: "Method not allowed",
     409: "Conflict",
     413: "Too large",
-    414: "Query too long",
     415: "Not JSON",
     421: "Not this host",
     422: "Invalid",
