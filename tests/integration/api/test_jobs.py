@@ -58,6 +58,22 @@ async def test_a_job_is_shown_with_its_attempts(ask: Ask, shop: Mutirao) -> None
     assert "refused, password=•••" in found["error"]
 
 
+async def test_a_list_has_the_beginnings_of_errors(ask: Ask, shop: Mutirao) -> None:
+    """A page of jobs with long ones is no long page; the job itself has all of it."""
+
+    @shop.task(max_attempts=1)
+    def fail() -> None:
+        raise ValueError("x" * 3_000)
+
+    job = await fail.aenqueue()
+    await asyncio.to_thread(drain, shop)
+    [listed] = (await ask("read", "GET", "/jobs")).json()["jobs"]
+    assert len(listed["error"]) == 1_001
+    whole = (await ask("read", "GET", f"/jobs/{job.id}")).json()["error"]
+    assert "x" * 3_000 in whole
+    assert whole.startswith(listed["error"][:-1])
+
+
 async def test_what_jobs_carry_is_left_out(shop: Mutirao, send: Any) -> None:
     """Who may not see contents gets none, and is told so."""
     await send.aenqueue(77_123)

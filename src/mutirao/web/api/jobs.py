@@ -20,8 +20,10 @@ from mutirao.web.access import Role
 from mutirao.web.api.call import Call
 from mutirao.web.api.operation import Operation, Reply
 from mutirao.web.api.values import IdText, copied, due, id_text
+from mutirao.web.showing import CUT
 
 MOST_JOBS, MOST_COUNTED = 500, 100_000
+LONGEST_ERROR = 1_000  # characters, in a list
 
 FilterText = Annotated[
     str,
@@ -97,7 +99,8 @@ class JobPage(msgspec.Struct, kw_only=True):
     """Some jobs, newest first.
 
     `next`: the cursor of those that follow; null: there are none. `searched_all` false: many jobs
-    were looked at and few fit, so it stopped; ask on with `next`.
+    were looked at and few fit, so it stopped; ask on with `next`. Errors are cut to 1,000
+    characters here.
     """
 
     jobs: list[Job]
@@ -192,8 +195,12 @@ async def _check_visible(call: Call, id: int) -> None:
 
 
 def job_of(call: Call, job: JobRecord) -> Job:
-    """Return a job as whoever asks may see it."""
-    return copied(Job, job, **_fields(_Shown(call), job))
+    """Return a job of a list as whoever asks may see it; a long error is cut."""
+    fields = _fields(_Shown(call), job)
+    error = fields.pop("error")
+    if error is not None and len(error) > LONGEST_ERROR:
+        error = error[:LONGEST_ERROR] + CUT
+    return copied(Job, job, **fields, error=error)
 
 
 class _Shown:
