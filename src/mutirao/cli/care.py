@@ -1,4 +1,4 @@
-"""`prune` and `doctor`: keep the tables small, and find problems."""
+"""`prune`, `doctor`, `audit`: keep the tables small, find problems, see what people did."""
 
 import asyncio
 from datetime import timedelta
@@ -9,8 +9,9 @@ import click
 from mutirao.app import Mutirao
 from mutirao.cli.group import REFUSED, SCHEMA
 from mutirao.cli.options import age, as_json, ask, option, target
-from mutirao.cli.output import print_json, print_table
+from mutirao.cli.output import print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.errors import UnknownJob
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 
@@ -84,3 +85,31 @@ async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batc
     while deleted := await app.aprune(outcome, older_than, batch):
         total += deleted
     return total
+
+
+@click.command(cls=AppCommand)
+@target
+@option("--limit", type=click.IntRange(min=1, max=10_000), default=20, help="At most so many.")
+@option("--stop", type=click.IntRange(min=1), help="Stop this action after its batch.")
+@as_json
+def audit(target: str, limit: int, stop: int | None, as_json: bool) -> None:
+    """List what people did to jobs, newest first; or stop an action that runs."""
+    app = load_app(target)
+    if stop is not None:
+        if not ask(app, lambda: app.actions.astop(stop)):
+            raise UnknownJob(f"no action {stop} is running; `mutirao audit` lists them")
+        print_done({"id": stop}, f"action {stop} stops after its batch", as_json)
+        return
+    found = ask(app, lambda: app.actions.alist(limit=limit))
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "who", "action", "jobs", "done", "passed over", "state", "started"),
+        [
+            (each.id, each.who, each.action, each.filter or each.ids, each.done, each.passed_over,
+             each.state, each.started_at)
+            for each in found
+        ],
+        empty="nothing was done yet",
+    )  # fmt: skip

@@ -32,6 +32,7 @@ _STATUSES: tuple[tuple[type[MutiraoError], int], ...] = (
 
 # The location of each command: a module of this package, and its name in it.
 _COMMANDS = {
+    "audit": ("care", "audit"),
     "cancel": ("jobs", "cancel"),
     "change": ("jobs", "change"),
     "doctor": ("care", "doctor"),

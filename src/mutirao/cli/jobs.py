@@ -18,6 +18,8 @@ from mutirao.cli.options import (
     filters,
     option,
     target,
+    text_of,
+    user,
     wanted,
 )
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text, say
@@ -25,12 +27,15 @@ from mutirao.cli.target import AppCommand, FilterCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
 from mutirao.errors import NothingToRedrive
+from mutirao.model.audit.actions import ActionKind, NewAction
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobRecord
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.tasks.options import ChangeTerms, change_of
 
 _NOT_LISTED = ("result", "payload", "attempts")
+by = option("--as", "by", default=user, show_default="the system's user",
+            help="Who does it, for the audit.")  # fmt: skip
 yes = option("--yes", "-y", is_flag=True, help="Do not ask, where no ids are given.")
 
 
@@ -42,6 +47,7 @@ class JobCommand:
     give: Callable[..., Awaitable[list[int]]]  # takes the application, and which jobs
     done: str
     nothing: str = "no such jobs"
+    change: str | None = None  # the new values, as JSON
 
 
 async def _redrive(app: Mutirao, **which: Any) -> list[int]:
@@ -129,22 +135,24 @@ def show(target: str, id: int, as_json: bool) -> None:
 @target
 @wanted
 @filters(limit=None)
+@by
 @yes
 @as_json
-def retry(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
+def retry(target: str, wanted: Wanted, by: str, yes: bool, as_json: bool, **given: Any) -> None:
     """Make waiting jobs due now, by id or by filter. (Dead ones: see redrive.)"""
-    _order(RETRY, target, wanted, yes, as_json, given)
+    _order(RETRY, target, wanted, by, yes, as_json, given)
 
 
 @click.command(cls=FilterCommand)
 @target
 @wanted
 @filters(limit=None)
+@by
 @yes
 @as_json
-def cancel(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
+def cancel(target: str, wanted: Wanted, by: str, yes: bool, as_json: bool, **given: Any) -> None:
     """Cancel jobs, by id or by filter; running ones learn of it with the next heartbeat."""
-    _order(CANCEL, target, wanted, yes, as_json, given)
+    _order(CANCEL, target, wanted, by, yes, as_json, given)
 
 
 @click.command(cls=FilterCommand)
@@ -152,11 +160,13 @@ def cancel(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) 
 @wanted
 @filters(limit=None)
 @options_of(ChangeTerms, queue=("--to-queue",))
+@by
 @yes
 @as_json
 def change(
     target: str,
     wanted: Wanted,
+    by: str,
     yes: bool,
     as_json: bool,
     to_queue: str | None,
@@ -175,27 +185,33 @@ def change(
     def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:
         return app.achange(where=which, **new)  # type: ignore[arg-type]
 
-    _order(JobCommand("change", give, "changed"), target, wanted, yes, as_json, given)
+    told = json.dumps(
+        {name: value for name, value in new.items() if value is not None}, default=str
+    )
+    order = JobCommand("change", give, "changed", change=told)
+    _order(order, target, wanted, by, yes, as_json, given)
 
 
 @click.command(cls=FilterCommand)
 @target
 @wanted
 @filters(limit=None)
+@by
 @yes
 @as_json
-def redrive(target: str, wanted: Wanted, yes: bool, as_json: bool, **given: Any) -> None:
+def redrive(target: str, wanted: Wanted, by: str, yes: bool, as_json: bool, **given: Any) -> None:
     """Enqueue finished jobs again, by id or by filter; the new ones are linked to them.
 
     By filter only dead ones, unless it says which state, and none that were redriven before.
     """
-    _order(REDRIVE, target, wanted, yes, as_json, given)
+    _order(REDRIVE, target, wanted, by, yes, as_json, given)
 
 
 def _order(
     order: JobCommand,
     target: str,
     wanted: Wanted,
+    by: str,
     yes: bool,
     as_json: bool,
     given: dict[str, Any],
@@ -206,7 +222,14 @@ def _order(
 
     async def body() -> tuple[list[int], list[str]]:
         before = await _named(app, ids)
-        reached = await order.give(app, **which)
+        new = NewAction(
+            who=by,
+            action=ActionKind(order.verb),
+            filter=None if ids else text_of(wanted, given),
+            ids=ids or None,
+            change=order.change,
+        )
+        reached = [*await app.actions.aobserve(new, lambda: order.give(app, **which))]
         refusals = (_refusal(order, id, before.get(id), reached) for id in ids)
         return reached, [why for why in refusals if why is not None]
 

@@ -1,7 +1,9 @@
 """Parts that several commands share: common options, types of values, running a store."""
 
 import asyncio
+import getpass
 import json
+import os
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
@@ -13,7 +15,9 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.errors import InvalidFilter
+from mutirao.model.filters.conditions import Exactly
 from mutirao.model.filters.filter import parse
+from mutirao.model.filters.qualifiers import quoted, scalar_written
 from mutirao.model.jobs.job import JobState
 from mutirao.model.lengths import is_length, length
 from mutirao.model.topics.subscriptions import WhenDead
@@ -263,6 +267,33 @@ def chosen(wanted: Wanted, given: dict[str, Any]) -> dict[str, Any]:
     several = {name: given[name] or None for name in ("states", "queues")}
     several["args"] = dict(given["args"]) or None
     return {"ids": wanted.ids or None, "filter": wanted.filter, **given, **several}
+
+
+def text_of(wanted: Wanted, given: dict[str, Any]) -> str | None:
+    """Return all that says which jobs, the options too, as the text of one filter."""
+    several = {"states": "state", "queues": "queue"}
+    one = {"task", "tag", "key", "tenant", "group", "graph"}
+    terms = [wanted.filter or ""]
+    for name, value in given.items():
+        if name in several and value:
+            terms.append(f"{several[name]}:{','.join(map(quoted, value))}")
+        elif name in one and value is not None:
+            terms.append(f"{name}:{quoted(str(value))}")
+        elif name == "error_type" and value is not None:
+            terms.append(f"error:{quoted(value)}")
+        elif name in ("before", "after") and value is not None:
+            terms.append(f"{name}:{value.isoformat()}")
+        elif name == "args":
+            terms += [f"arg.{each}:{scalar_written(Exactly(its))}" for each, its in value]
+    return " ".join(filter(None, terms)) or None
+
+
+def user() -> str:
+    """Return who gives the command, for the audit: the user of the system."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # one without a name
+        return f"uid {os.getuid()}"
 
 
 def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:

@@ -4,21 +4,29 @@ A command answers with the way back to the page, which tells what came of it: a 
 again acts on nothing.
 """
 
+import json
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mutirao.errors import MutiraoError, StoreError
+from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, NewAction
+from mutirao.model.display import one_line
 from mutirao.model.filters.filter import parse
+from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.lengths import length
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Role, check
-from mutirao.web.forms import Fields, Misread, form_of
+from mutirao.web.forms import Fields, Misread, form_of, id_in
 from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Said, Visit
+
+EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
+BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
+NOBODY = "dashboard"  # who acts, where nobody says who it is
 
 Run = Callable[[Visit, Fields], Awaitable[Said]]
 
@@ -72,27 +80,77 @@ def _chosen(visit: Visit, form: Fields) -> JobFilter:
     return replace(parse(visit.access.only).at(visit.now, limit=None), ids=ids)
 
 
-def _done(key: str, which: JobFilter, reached: list[int]) -> Said:
-    """Return what came of a command on jobs: how many it has reached of those that were named."""
+async def _do(
+    visit: Visit, kind: ActionKind, which: JobFilter, change: Change | None = None
+) -> Said:
+    """Act on jobs, have the audit know, and return how many of those that were named it reached."""
+    store = visit.desk.store
+    work: Mapping[ActionKind, Callable[[], Awaitable[list[int]]]] = {
+        ActionKind.RETRY: lambda: store.run_now(which),
+        ActionKind.CANCEL: lambda: store.cancel(which),
+        ActionKind.REDRIVE: lambda: store.redrive(which),
+        ActionKind.CHANGE: lambda: store.change(which, change or Change()),
+    }
+    new = NewAction(
+        who=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+        action=kind,
+        change=None if change is None else _spelled(change),
+        filter=visit.access.only or None,
+        ids=which.ids,
+    )
+    reached = await visit.desk.actions.aobserve(new, work[kind])
     if not reached:
-        return Said(f"failed.{key}")
+        return Said(f"failed.{kind}")
     asked = len(which.ids or ())
-    return Said(f"done.{key}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+    return Said(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+
+
+async def _everything(visit: Visit, form: Fields) -> Said:
+    """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
+    kind = ActionKind(form.one_of("action", *EVERYTHING))
+    which = parse(form.text("q"))
+    if not which:
+        raise Misread("refused.no_filter")
+    if visit.site.background.is_full:
+        return Said("failed.busy")
+    expected = form.text("expected", 20)
+    visit.site.background.start(
+        visit.desk.actions.arun(
+            Action(kind),
+            which + parse(visit.access.only),
+            by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+            expected=int(expected) if expected.isascii() and expected.isdecimal() else None,
+            batch=BATCH,
+        )
+    )
+    return Said("done.everything")
+
+
+async def _stop(visit: Visit, form: Fields) -> Said:
+    id = id_in(form.text("action", 20))
+    stopped = await visit.desk.actions.astop(id)
+    return Said("done.stop" if stopped else "failed.stop", detail=str(id))
+
+
+def _spelled(change: Change) -> str:
+    """Return the new values of a change as JSON."""
+    given = {name: value for name, value in asdict(change).items() if value is not None}
+    return json.dumps(given, default=str)
 
 
 async def _retry(visit: Visit, form: Fields) -> Said:
     which = _chosen(visit, form)
-    return _done("retry", which, await visit.desk.store.run_now(which))
+    return await _do(visit, ActionKind.RETRY, which)
 
 
 async def _cancel(visit: Visit, form: Fields) -> Said:
     which = _chosen(visit, form)
-    return _done("cancel", which, await visit.desk.store.cancel(which))
+    return await _do(visit, ActionKind.CANCEL, which)
 
 
 async def _redrive(visit: Visit, form: Fields) -> Said:
     which = _chosen(visit, form)
-    return _done("redrive", which, await visit.desk.store.redrive(which))
+    return await _do(visit, ActionKind.REDRIVE, which)
 
 
 async def _change(visit: Visit, form: Fields) -> Said:
@@ -109,7 +167,7 @@ async def _change(visit: Visit, form: Fields) -> Said:
     if not new:
         return Said("failed.no_change")
     which = _chosen(visit, form)
-    return _done("change", which, await visit.desk.store.change(which, change_of(new)))
+    return await _do(visit, ActionKind.CHANGE, which, change_of(new))
 
 
 def _whole(text: str) -> int:
@@ -196,6 +254,8 @@ COMMANDS: Mapping[str, Command] = {
     "cancel": Command(Role.ACT, _cancel, whole=False),
     "redrive": Command(Role.ACT, _redrive, whole=False),
     "change": Command(Role.ACT, _change, whole=False),
+    "everything": Command(Role.ACT, _everything, whole=False),
+    "stop": Command(Role.ACT, _stop),
     "run-schedule": Command(Role.ACT, _run_schedule),
     "pause-queue": Command(Role.ADMIN, _pause),
     "resume-queue": Command(Role.ADMIN, _resume),

@@ -12,7 +12,7 @@ from mutirao.client.reading import Reading
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import Counted
 from mutirao.web import background
-from mutirao.web.api import bulk
+from mutirao.web.api import begun_actions, bulk
 from mutirao.web.site import Site
 from tests.integration.api.conftest import Ask
 from tests.support.waiting import until
@@ -113,7 +113,7 @@ async def gate(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
     monkeypatch.setattr(site.desk.store, "cancel", cancelling)
     monkeypatch.setattr(bulk, "BATCH", 1)
-    monkeypatch.setattr(background, "PATIENCE", 0.0)
+    monkeypatch.setattr(begun_actions, "PATIENCE", 0.0)
     return gate
 
 
@@ -146,7 +146,7 @@ async def test_few_run_at_once(
     ask: Ask, send: Any, gate: asyncio.Event, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One more is refused, and not begun; what runs stops with the program, and says so."""
-    monkeypatch.setattr(background, "MOST_RUNNING", 1)
+    monkeypatch.setattr(background, "MOST_AT_ONCE", 1)
     ids = [(await send.aenqueue(each)).id for each in range(3)]
     body = {"action": "cancel", "ids": ids}
     assert (await ask("act", "POST", "/actions", json=body)).status_code == 202

@@ -393,3 +393,22 @@ def test_a_text_that_is_none(sqlite_shell: Shell) -> None:
     assert "did you mean 'state'" in said
     assert "0 is no id" in sqlite_shell.refused(2, "list", "shop:app", "0")
     assert "there is no job 99" in sqlite_shell.refused(1, "cancel", "shop:app", "99")
+
+
+def test_orders_are_in_the_audit(sqlite_shell: Shell) -> None:
+    """Who, what, which, by ids or by all that was said, and with how many it was done."""
+    assert sqlite_shell.ok("audit", "shop:app") == "nothing was done yet\n"
+    for number in range(3):
+        sqlite_shell.ok("enqueue", "shop:app", "send", f'{{"order_id": {number}}}')
+    sqlite_shell.ok("change", "shop:app", 1, 2, "--priority", 7, "--as", "ana")
+    more = ("--queue", "default", "--arg", "order_id=1", "--error-type", "E", "--after", "2h")
+    sqlite_shell.ok("cancel", "shop:app", "state:ready", *more, "--yes")
+    sqlite_shell.refused(1, "retry", "shop:app", 99)
+    retried, cancelled, changed = sqlite_shell.json("audit", "shop:app")
+    assert (changed["who"], changed["ids"], changed["change"]) == ("ana", [1, 2], '{"priority": 7}')
+    assert (changed["state"], changed["done"]) == ("done", 2)
+    assert cancelled["filter"].startswith("state:ready queue:default arg.order_id:1 error:E after:")
+    assert (cancelled["action"], cancelled["done"], cancelled["ids"]) == ("cancel", 0, None)
+    assert (retried["ids"], retried["done"]) == ([99], 0)
+    assert sqlite_shell.ok("audit", "shop:app", "--limit", 1).splitlines()[1].split()[2] == "retry"
+    assert "no action 3 is running" in sqlite_shell.refused(1, "audit", "shop:app", "--stop", 3)

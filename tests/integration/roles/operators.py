@@ -8,6 +8,7 @@ from functools import partial
 
 from sqlalchemy import Connection, text
 
+from mutirao.model.audit.actions import ActionKind, ActionState, Came, NewAction
 from mutirao.model.graphs.graph import chain, step
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import OutcomeKind
@@ -284,6 +285,28 @@ async def prunes(mine: SqlStore, others: SqlStore) -> None:
 async def tries_again(mine: SqlStore, others: SqlStore) -> None:
     """What the database gave up for others, and counts it."""
     await mine._runner.alone(mine.engines.dialect.count_retry)
+
+
+@duty("operator", "backlog", "kept", "throughput", "errors", "rolled")
+async def looks_at_pages(mine: SqlStore, others: SqlStore) -> None:
+    """Lists by a filter, figures, and why a job does not run."""
+    [id] = await put(others, due())
+    assert ids_of((await mine.page(JobFilter())).jobs) == [id]
+    assert (await mine.how_many(JobFilter())).jobs == 1
+    assert await mine.figures()
+    assert await mine.hours(NOW) == []
+    assert await mine.errors() == []
+    assert await mine.standing(id) is not None
+
+
+@duty("operator", "action", "audit")
+async def acts_on_many(mine: SqlStore, others: SqlStore) -> None:
+    """In batches, which are written down; and deletes what has finished."""
+    id = await mine.begin_action(NewAction(who="ana", action=ActionKind.DELETE, filter="tag:x"))
+    assert await mine.advance_action(id, Came(1, 1))
+    assert await mine.stop_action(id)
+    await mine.end_action(id, ActionState.STOPPED)
+    assert [each.id for each in await mine.actions()] == [id]
 
 
 @duty("reader")

@@ -7,6 +7,7 @@ from functools import partial
 
 from sqlalchemy import delete, select, text
 
+from mutirao.model.audit.actions import ActionKind, NewAction
 from mutirao.model.federation.hosts import answers
 from mutirao.model.graphs.graph import chain, group, step
 from mutirao.model.jobs.job import OutcomeKind
@@ -78,6 +79,13 @@ async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
     async with others.engines.asynchronous().begin() as conn:
         await others.aremember("books", "m", conn)
     assert await mine.prune_inbox(-60, 10) == 1
+
+
+@duty("worker", "action")
+async def forgets_actions(mine: SqlStore, others: SqlStore) -> None:
+    """Those that are old."""
+    await others.begin_action(NewAction(who="ana", action=ActionKind.CANCEL, filter="tag:x"))
+    assert await mine.prune_actions(-60, 10) == 1
 
 
 @duty("worker", "said")

@@ -34,6 +34,7 @@ VIEWS = [
     "mutirao_subscriptions",
     "mutirao_endpoints",
     "mutirao_webhook_attempts",
+    "mutirao_audit",
 ]
 
 

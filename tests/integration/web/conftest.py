@@ -88,4 +88,5 @@ async def browser(shop: Shop) -> AsyncIterator[Browser]:
     """A browser of the shop's dashboard."""
     site = shop.app.web(access=by_header)
     yield Browser(site)
+    await site.background.aclose()
     await site.desk.aclose()

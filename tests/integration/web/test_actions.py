@@ -19,6 +19,8 @@ FORMS = {
     "cancel": {"id": "scheduled"},
     "redrive": {"id": "dead"},
     "change": {"id": "scheduled", "priority": "-5"},
+    "everything": {"q": "state:scheduled", "action": "retry"},
+    "stop": {"action": "1"},
     "run-schedule": {"schedule": "price feeds"},
     "pause-queue": {"queue": "mail"},
     "resume-queue": {"queue": "media"},
@@ -56,7 +58,9 @@ async def test_a_command_asks_who_gives_it(
     answer = await browser.post(f"/act/{name}", role, **form_of(shop, name))
     assert answer.status_code == (303 if allowed else 403)
     if allowed:
-        assert (await told(browser, role)).startswith("good: ")
+        begins = "bad: Action 1 does not run" if name == "stop" else "good: "
+        assert (await told(browser, role)).startswith(begins)
+    await browser.site.background.all_done()
 
 
 async def test_every_command_has_a_form_here() -> None:
@@ -90,6 +94,52 @@ async def test_commands_on_jobs(browser: Browser, shop: Shop) -> None:
     [again] = [job for job in await shop.app.ajobs() if job.redrive_of == shop.dead]
     page = await browser.page(f"/jobs/{again.id}")
     assert f'href="/jobs/{shop.dead}"' in page
+
+
+async def test_all_that_match(browser: Browser, shop: Shop) -> None:
+    """Their number is shown first; then it is done behind the pages, and the audit knows."""
+    page = await browser.page("/everything?q=state:scheduled", "act")
+    assert "12 jobs match." in page
+    answer = await browser.post(
+        "/act/everything", "act", q="state:scheduled", action="cancel", expected=12, back="/audit"
+    )
+    assert answer.headers["location"] == "/audit"
+    await browser.site.background.all_done()
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
+    [entry] = await browser.site.desk.actions.alist()
+    assert (entry.who, entry.filter, entry.expected) == ("bia", "state:scheduled", 12)
+    assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
+
+
+async def test_all_that_match_of_those_that_are_seen(browser: Browser, shop: Shop) -> None:
+    """The filter of whoever may see only some jobs is in force, too."""
+    await browser.post("/act/everything", "mail", q="state:dead", action="redrive")
+    await browser.site.background.all_done()
+    again = [job for job in await shop.app.ajobs() if job.redrive_of is not None]
+    assert again
+    assert {job.queue for job in again} == {"mail"}
+
+
+async def test_all_that_match_needs_a_filter(browser: Browser) -> None:
+    """Without one it would be every job; who only looks is not asked."""
+    assert (await browser.get("/everything")).status_code == 400
+    assert (await browser.post("/act/everything", action="cancel")).status_code == 400
+    assert (await browser.post("/act/everything", action="delete", q="id:1")).status_code == 400
+    assert (await browser.get("/everything?q=id:1", "read")).status_code == 403
+
+
+async def test_what_is_done_to_jobs_is_in_the_audit(browser: Browser, shop: Shop) -> None:
+    """Who did what to which jobs, and how many it reached; what is refused is not there."""
+    await browser.post("/act/change", "act", id=shop.scheduled, priority="-5")
+    await browser.post("/act/cancel", "mail", id=[shop.scheduled, shop.succeeded])
+    await browser.post("/act/cancel", "read", id=shop.ready)
+    cancelled, changed = await browser.site.desk.actions.alist()
+    assert (changed.who, changed.action, changed.change) == ("bia", "change", '{"priority": -5}')
+    assert (cancelled.who, cancelled.ids) == ("leo", (shop.scheduled, shop.succeeded))
+    assert (cancelled.done, cancelled.filter, cancelled.state) == (1, "queue:mail", "done")
+    page = await browser.page("/audit")
+    assert page.index("leo") < page.index("bia")
+    assert f'href="/jobs/{shop.scheduled}"' in page
 
 
 async def test_a_command_does_not_reach_jobs_that_are_not_seen(

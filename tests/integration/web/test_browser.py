@@ -26,13 +26,16 @@ from tests.support.dashboard import Shop
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 320, "height": 640}
 IMAGES = os.environ.get("MUTIRAO_IMAGES")
-PICTURED = {"overview": "dark", "jobs": "light", "job": "light"}  # in both themes: the first
+PICTURED = {
+    ("overview", "light"), ("overview", "dark"), ("jobs", "light"), ("job", "light"), ("job", "dark"),
+}  # fmt: skip
 
 PAGES = {
     "overview": "/", "jobs": "/jobs", "errors": "/errors", "queues": "/queues",
     "schedules": "/schedules", "workers": "/workers", "limits": "/limits", "topics": "/topics",
-    "endpoints": "/endpoints", "doctor": "/doctor", "job": "/jobs/{dead}",
+    "endpoints": "/endpoints", "doctor": "/doctor", "audit": "/audit", "job": "/jobs/{dead}",
     "waiting": "/jobs/{blocked}", "unfit": "/jobs?q=stat:dead", "missing": "/nowhere",
+    "everything": "/everything?q=state:dead",
 }  # fmt: skip
 
 
@@ -116,9 +119,7 @@ def _picture(page: Page, name: str, theme: str, size: dict[str, int]) -> None:
     if IMAGES is None:
         return
     narrow = size is NARROW
-    if narrow and (name, theme) not in {("jobs", "light"), ("overview", "light")}:
-        return
-    if not narrow and name not in PICTURED:
+    if (name, theme) not in PICTURED or (narrow and name == "job"):
         return
     ends = f"{'-narrow' if narrow else ''}-{theme}"
     page.screenshot(path=Path(IMAGES) / f"dashboard-{name}{ends}.png")

@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from mutirao.model.reading.standing import ReasonKind
 
+from mutirao.model.audit.actions import ActionKind, ActionState
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.findings import Level
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.limits.limits import LimitOrigin
+from mutirao.model.reading.standing import ReasonKind
 from mutirao.model.schedules.schedule import ScheduleStatus
 from mutirao.web.access import Role
 from mutirao.web.pages import PAGES
@@ -57,6 +58,9 @@ def test_all_words_of_the_model_have_texts() -> None:
     states = {*JobState, *OutcomeKind, *Level, *ScheduleStatus, "closed", "open", "half_open"}
     needed = {f"state.{each}" for each in states}
     needed |= {f"why.{each}" for each in ReasonKind} | {f"origin.{each}" for each in LimitOrigin}
+    needed |= {f"state.audit_{each}" for each in ActionState} | {
+        f"do.{each}" for each in ActionKind
+    }
     needed |= {f"qualifier.{each}" for each in QUALIFIERS}
     needed |= {f"nav.{page.name}" for page in PAGES if page.listed}
     needed |= {f"role.{role.name.lower()}" for role in Role}

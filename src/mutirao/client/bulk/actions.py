@@ -7,7 +7,7 @@ killed half-way leaves an entry that says how far it came, and becomes `lost` by
 import json
 from asyncio import CancelledError
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
 from typing import Protocol
@@ -107,6 +107,22 @@ class Actions:
         return record
 
     run = blocking(arun)
+
+    async def aobserve(
+        self, new: NewAction, work: Callable[[], Awaitable[Sequence[int]]]
+    ) -> Sequence[int]:
+        """Do something to jobs by a function that returns their ids, and have the audit know."""
+        _who(new.who)
+        store = self._app.store
+        id = await store.begin_action(new)
+        try:
+            done = await work()
+        except (Exception, CancelledError) as error:
+            await store.end_action(id, ActionState.FAILED, f"{type(error).__name__}: {error}")
+            raise
+        await store.advance_action(id, Came(len(done), len(done)))
+        await store.end_action(id, ActionState.DONE)
+        return done
 
     async def astop(self, id: int) -> bool:
         """Ask an action to stop after its batch, wherever it runs; return whether it runs."""

@@ -28,13 +28,13 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Access, Role
+from mutirao.web.api.begun_actions import Progress, begin
 from mutirao.web.api.call import Call, Unreadable
 from mutirao.web.api.enqueue import Moment, Seconds
 from mutirao.web.api.jobs import CursorText, FilterText
 from mutirao.web.api.operation import PREFIX, Operation, Reply
 from mutirao.web.api.problems import Conflict
 from mutirao.web.api.values import Id, IdText, copied, id_of
-from mutirao.web.background import Progress, TooManyActions
 
 BATCH = 500  # jobs of a transaction
 MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
@@ -112,12 +112,11 @@ async def act(call: Call) -> Reply:
             progress=progress,
         )  # fmt: skip
 
-    try:
-        begun = await call.site.background.begin(run)
-    except TooManyActions:
+    if call.site.background.is_full:
         raise Conflict(
             "TooManyActions", "as many actions run as may; begin this one later", status=429
-        ) from None
+        )
+    begun = await begin(call.site.background, run)
     record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
     where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
     return Reply(_record(call, record), 202 if record.finished_at is None else 200, where)

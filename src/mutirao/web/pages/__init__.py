@@ -1,8 +1,10 @@
 """The pages: one file for each, with its template beside it."""
 
 from mutirao.web.pages import (
+    audit,
     endpoints,
     error_groups,
+    everything,
     findings,
     job,
     jobs,
@@ -25,5 +27,7 @@ PAGES = (
     subscriptions.PAGE,
     endpoints.PAGE,
     findings.PAGE,
+    audit.PAGE,
     job.PAGE,
+    everything.PAGE,
 )

@@ -21,7 +21,6 @@ _PRIVILEGE = re.compile(r"([A-Z]+)(?: \(([\w, ]+)\))?")
 _ALL = "SELECT, INSERT, UPDATE, DELETE"
 _SUPERSEDE = ("mutirao_supersede_last", "mutirao_supersede_wait")
 SCHEMA, _SEQUENCE = "SCHEMA public", "SEQUENCE mutirao_job_id_seq"
-_ACTIONS = "SEQUENCE mutirao_action_id_seq"
 _CLOSING, _RETRIES = "SEQUENCE mutirao_closing", "SEQUENCE mutirao_retries"
 
 
@@ -318,10 +317,11 @@ ROLES: Mapping[str, Role] = {
             "mutirao_further_topic": "SELECT, INSERT, DELETE",
             "mutirao_webhook_attempt": "SELECT (job, run, status), DELETE",
             "mutirao_rolled": "SELECT (until), UPDATE (one)",
-            "mutirao_kept": "INSERT",
+            "mutirao_kept": "SELECT (jobs, outcome, queue), INSERT",
+            "mutirao_backlog": "SELECT",
+            **_each("SELECT", "mutirao_throughput", "mutirao_errors"),
             "mutirao_action": "SELECT (id, state, stop), INSERT, UPDATE",
             "mutirao_audit": "SELECT",
-            _ACTIONS: "USAGE",
             _SEQUENCE: "USAGE",
             _CLOSING: "USAGE",
             _RETRIES: "USAGE",
@@ -334,6 +334,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_key": "likewise",
             "mutirao_rolled": "nothing is added up while somebody prunes",
             "mutirao_kept": "what was pruned is taken from the number of jobs",
+            "mutirao_action": "what is done to many jobs is written down, and how far it came",
             _CLOSING: "whether the hour of jobs that were cancelled has been added up",
             _RETRIES: "how often a deadlock was tried again, for `doctor`",
         },

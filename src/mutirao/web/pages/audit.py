@@ -1,0 +1,23 @@
+"""The audit: who did what to which jobs, and what came of it."""
+
+from starlette.responses import Response
+
+from mutirao.web.forms import id_in
+from mutirao.web.page import Page
+from mutirao.web.visit import Visit
+
+PER_PAGE = 50
+
+
+async def show(visit: Visit) -> Response:
+    """Show what was done to jobs, newest first."""
+    before = visit.query.text("before", 20)
+    found = await visit.desk.actions.alist(
+        before=id_in(before) if before else None, limit=PER_PAGE + 1
+    )
+    shown = found[:PER_PAGE]
+    following = shown[-1].id if len(found) > PER_PAGE else None
+    return visit.page("audit.html", entries=shown, following=following, before=before)
+
+
+PAGE = Page(path="/audit", name="audit", show=show)

@@ -1,0 +1,28 @@
+"""All jobs that a filter means: how many there are, and what may be done to them."""
+
+from starlette.responses import Response
+
+from mutirao.model.filters.filter import parse
+from mutirao.web.access import Role, check
+from mutirao.web.actions import EVERYTHING
+from mutirao.web.forms import Misread
+from mutirao.web.page import Page
+from mutirao.web.visit import Visit
+
+COUNTED = 10_000
+
+
+async def show(visit: Visit) -> Response:
+    """Show how many jobs match, and ask what is to be done."""
+    check(visit.access, Role.ACT)
+    wanted = parse(visit.query.text("q"))
+    if not wanted:
+        raise Misread("refused.no_filter")
+    number = await visit.desk.reading.ahow_many(wanted + parse(visit.access.only), most=COUNTED)
+    back = visit.url("jobs", {"q": str(wanted)}) if visit.access.only else visit.url("audit")
+    return visit.page(
+        "everything.html", text=str(wanted), number=number, commands=EVERYTHING, back=back
+    )
+
+
+PAGE = Page(path="/everything", name="everything", show=show, whole=False, listed=False)
