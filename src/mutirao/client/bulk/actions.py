@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
-from typing import Protocol
 
 from mutirao.client.portal import Portal, blocking
+from mutirao.client.reading import HasStore
 from mutirao.errors import InvalidFilter
 from mutirao.model.audit.actions import (
     MAX_IDS,
@@ -27,18 +27,8 @@ from mutirao.model.audit.actions import (
 from mutirao.model.filters.conditions import Aspect, Between, Term
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.records import JobFilter, checked_id
-from mutirao.ports import Store
 
 BATCH = 1_000  # jobs
-
-
-class HasStore(Protocol):
-    """An application, or whatever else has a store."""
-
-    @property
-    def store(self) -> Store:
-        """The store."""
-        ...
 
 
 class Actions:

@@ -58,6 +58,10 @@ class Housekeeping:
                 after=self._settings.expiry,  # it reads all due jobs: 1.6 s for 5 million
             ),
             Duty("prune", every=60.0, ttl=300.0, work=self.prune),
+            # Few entries, kept for long: no statement a minute for them.
+            Duty(
+                "audit", every=3_600.0, ttl=300.0, work=self.prune_audit, after=FIRST_SEARCH_AFTER
+            ),
             Duty(
                 "statistics",
                 every=600.0,
@@ -100,10 +104,14 @@ class Housekeeping:
         if (age := self._settings.keep_said) is not None:
             forgotten = await self._store.prune_said(age.total_seconds(), limit, now=now)
             more = more or forgotten == limit
-        if (age := self._settings.keep_audit) is not None:
-            forgotten = await self._store.prune_actions(age.total_seconds(), limit, now=now)
-            more = more or forgotten == limit
         return more
+
+    async def prune_audit(self, now: datetime | None = None) -> bool:
+        """Delete some entries of the audit that are older than their retention."""
+        if (age := self._settings.keep_audit) is None:
+            return False
+        limit = self._settings.prune_batch
+        return await self._store.prune_actions(age.total_seconds(), limit, now=now) == limit
 
     async def roll_up(self, now: datetime | None = None) -> bool:
         """Add up by the hour what has finished, in parts."""

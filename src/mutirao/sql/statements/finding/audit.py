@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, delete, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, true, update
 
 from mutirao.model.audit.actions import (
     MAX_ERROR,
@@ -76,9 +76,9 @@ def begin(conn: Connection, dialect: Dialect, new: NewAction, now: datetime | No
 def advance(conn: Connection, dialect: Dialect, id: int, came: Came, now: datetime | None) -> bool:
     """Write down how far an action came; return whether it may go on."""
     facts = {"matched": came.matched, "done": came.done, "why": json.dumps(dict(came.why))}
-    running = (_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
-    conn.execute(update(tables.action).where(*running).values(**facts, seen_at=dialect.moment(now)))
-    stop = conn.scalars(select(_ROW.stop).where(*running)).first()
+    running = and_(_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
+    conn.execute(update(tables.action).where(running).values(**facts, seen_at=dialect.moment(now)))
+    stop = conn.scalars(select(_ROW.stop).where(running)).first()
     return stop is not None and not stop
 
 
@@ -102,9 +102,9 @@ def end(
 
 def stop(conn: Connection, id: int) -> bool:
     """Ask an action to stop; return whether it runs."""
-    running = (_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
-    conn.execute(update(tables.action).where(*running).values(stop=true()))
-    return conn.scalars(select(_ROW.id).where(*running)).first() is not None
+    running = and_(_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
+    conn.execute(update(tables.action).where(running).values(stop=true()))
+    return conn.scalars(select(_ROW.id).where(running)).first() is not None
 
 
 def listed(conn: Connection, before: int | None, limit: int, id: int | None) -> list[AuditRecord]:
