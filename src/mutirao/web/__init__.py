@@ -4,8 +4,8 @@
 `mutirao[web]`. It knows the client and the ports, and no SQL.
 """
 
-from mutirao.web.access import Access, Role
+from mutirao.web.access import Access, Permission
 from mutirao.web.credentials import Credentials, Door
 from mutirao.web.scoped_tokens import ScopedTokens
 
-__all__ = ["Access", "Credentials", "Door", "Role", "ScopedTokens"]
+__all__ = ["Access", "Credentials", "Door", "Permission", "ScopedTokens"]

@@ -16,7 +16,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.model.filters.filter import parse
 
 
-class Role(IntEnum):
+class Permission(IntEnum):
     """What somebody may do; each may do what those before it may."""
 
     NONE = 0
@@ -30,7 +30,7 @@ class Access:
     """What whoever sends a request may see and do.
 
     Parameters:
-        role: see `Role`.
+        role: see `Permission`.
         user: who it is, for the record of what was done.
         only: a filter of jobs, such as `queue:mail,bulk` or `tenant:5`: no other job is shown or
             acted on, and of pages there are only those of jobs.
@@ -41,7 +41,7 @@ class Access:
         InvalidFilter: `only` is no filter.
     """
 
-    role: Role
+    role: Permission
     user: str = ""
     only: str = ""
     contents: bool = True
@@ -52,24 +52,24 @@ class Access:
     @classmethod
     def none(cls) -> Self:
         """Return the access of nobody: every page says that it is refused."""
-        return cls(role=Role.NONE)
+        return cls(role=Permission.NONE)
 
     @classmethod
     def read(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
         """Return the access of somebody who looks."""
-        return cls(role=Role.READ, user=user, only=only, contents=contents)
+        return cls(role=Permission.READ, user=user, only=only, contents=contents)
 
     @classmethod
     def act(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
         """Return the access of somebody who acts on jobs."""
-        return cls(role=Role.ACT, user=user, only=only, contents=contents)
+        return cls(role=Permission.ACT, user=user, only=only, contents=contents)
 
     @classmethod
     def admin(cls, user: str = "") -> Self:
         """Return the access of somebody who may do everything."""
-        return cls(role=Role.ADMIN, user=user)
+        return cls(role=Permission.ADMIN, user=user)
 
-    def may(self, role: Role) -> bool:
+    def may(self, role: Permission) -> bool:
         """Return whether it has at least this role."""
         return self.role >= role
 
@@ -80,7 +80,7 @@ Decide = Callable[[Request], Access | Awaitable[Access]]
 class Refused(Exception):
     """Somebody may not see or do this. `needed`: the role; None: they may see only some jobs."""
 
-    def __init__(self, needed: Role | None) -> None:
+    def __init__(self, needed: Permission | None) -> None:
         super().__init__(needed)
         self.needed = needed
 
@@ -100,7 +100,7 @@ async def decided(access: Decide, request: Request) -> Access:
     return found
 
 
-def check(access: Access, needed: Role, *, whole: bool = False) -> None:
+def check(access: Access, needed: Permission, *, whole: bool = False) -> None:
     """Raise Refused if the role is not enough, or all jobs are needed and only some are allowed."""
     if not access.may(needed):
         raise Refused(needed)

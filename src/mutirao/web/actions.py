@@ -19,23 +19,23 @@ from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.lengths import length
 from mutirao.tasks.options import ChangeTerms, change_of
-from mutirao.web.access import Role, check
+from mutirao.web.access import Permission, check
 from mutirao.web.forms import Fields, Misread, form_of, id_in
 from mutirao.web.texts.language import LANGUAGES
-from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Said, Visit
+from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
 
 EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
 BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
 NOBODY = "dashboard"  # who acts, where nobody says who it is
 
-Run = Callable[[Visit, Fields], Awaitable[Said]]
+Run = Callable[[Visit, Fields], Awaitable[Notice]]
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """A command: the role that it needs, and whether it is about more than some jobs."""
 
-    role: Role
+    role: Permission
     run: Run
     whole: bool = True
 
@@ -52,14 +52,14 @@ async def act(visit: Visit) -> Response:
     except StoreError:
         raise
     except MutiraoError as refused:
-        said = Said("failed.told", detail=visit.site.blanking.text(str(refused)))
+        said = Notice("failed.told", detail=visit.site.blanking.text(str(refused)))
     visit.site.readings.forget()
     return visit.back(form.text("back"), said)
 
 
 async def prefer(visit: Visit) -> Response:
     """Keep how somebody likes the pages in the browser."""
-    check(visit.access, Role.READ)
+    check(visit.access, Permission.READ)
     form = await form_of(visit.request)
     response = visit.back(form.text("back"))
     for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
@@ -82,7 +82,7 @@ def _chosen(visit: Visit, form: Fields) -> JobFilter:
 
 async def _do(
     visit: Visit, kind: ActionKind, which: JobFilter, change: Change | None = None
-) -> Said:
+) -> Notice:
     """Act on jobs, have the audit know, and return how many of those that were named it reached."""
     store = visit.desk.store
     work: Mapping[ActionKind, Callable[[], Awaitable[list[int]]]] = {
@@ -100,19 +100,19 @@ async def _do(
     )
     reached = await visit.desk.actions.aobserve(new, work[kind])
     if not reached:
-        return Said(f"failed.{kind}")
+        return Notice(f"failed.{kind}")
     asked = len(which.ids or ())
-    return Said(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
+    return Notice(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
 
 
-async def _everything(visit: Visit, form: Fields) -> Said:
+async def _everything(visit: Visit, form: Fields) -> Notice:
     """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
     kind = ActionKind(form.one_of("action", *EVERYTHING))
     which = parse(form.text("q"))
     if not which:
         raise Misread("refused.no_filter")
     if visit.site.background.is_full:
-        return Said("failed.busy")
+        return Notice("failed.busy")
     expected = form.text("expected", 20)
     visit.site.background.start(
         visit.desk.actions.arun(
@@ -123,13 +123,13 @@ async def _everything(visit: Visit, form: Fields) -> Said:
             batch=BATCH,
         )
     )
-    return Said("done.everything")
+    return Notice("done.everything")
 
 
-async def _stop(visit: Visit, form: Fields) -> Said:
+async def _stop(visit: Visit, form: Fields) -> Notice:
     id = id_in(form.text("action", 20))
     stopped = await visit.desk.actions.astop(id)
-    return Said("done.stop" if stopped else "failed.stop", detail=str(id))
+    return Notice("done.stop" if stopped else "failed.stop", detail=str(id))
 
 
 def _spelled(change: Change) -> str:
@@ -138,22 +138,22 @@ def _spelled(change: Change) -> str:
     return json.dumps(given, default=str)
 
 
-async def _retry(visit: Visit, form: Fields) -> Said:
+async def _retry(visit: Visit, form: Fields) -> Notice:
     which = _chosen(visit, form)
     return await _do(visit, ActionKind.RETRY, which)
 
 
-async def _cancel(visit: Visit, form: Fields) -> Said:
+async def _cancel(visit: Visit, form: Fields) -> Notice:
     which = _chosen(visit, form)
     return await _do(visit, ActionKind.CANCEL, which)
 
 
-async def _redrive(visit: Visit, form: Fields) -> Said:
+async def _redrive(visit: Visit, form: Fields) -> Notice:
     which = _chosen(visit, form)
     return await _do(visit, ActionKind.REDRIVE, which)
 
 
-async def _change(visit: Visit, form: Fields) -> Said:
+async def _change(visit: Visit, form: Fields) -> Notice:
     new: ChangeTerms = {}
     if priority := form.text("priority", 10):
         new["priority"] = _whole(priority)
@@ -165,7 +165,7 @@ async def _change(visit: Visit, form: Fields) -> Said:
         except ValueError:
             raise Misread("refused.bad_length") from None
     if not new:
-        return Said("failed.no_change")
+        return Notice("failed.no_change")
     which = _chosen(visit, form)
     return await _do(visit, ActionKind.CHANGE, which, change_of(new))
 
@@ -180,14 +180,14 @@ def _whole(text: str) -> int:
 # On queues and tasks
 
 
-async def _pause(visit: Visit, form: Fields) -> Said:
+async def _pause(visit: Visit, form: Fields) -> Notice:
     await visit.desk.limits.apause(queue=_name(form, "queue"))
-    return Said("done.pause", detail=form.text("queue"))
+    return Notice("done.pause", detail=form.text("queue"))
 
 
-async def _resume(visit: Visit, form: Fields) -> Said:
+async def _resume(visit: Visit, form: Fields) -> Notice:
     await visit.desk.limits.aresume(queue=_name(form, "queue"))
-    return Said("done.resume", detail=form.text("queue"))
+    return Notice("done.resume", detail=form.text("queue"))
 
 
 def _name(form: Fields, field: str) -> str:
@@ -200,70 +200,70 @@ def _name(form: Fields, field: str) -> str:
 # On schedules
 
 
-async def _run_schedule(visit: Visit, form: Fields) -> Said:
+async def _run_schedule(visit: Visit, form: Fields) -> Notice:
     made = await visit.desk.schedules.arun_now(_name(form, "schedule"))
-    return Said("done.run_schedule", detail=str(made.id))
+    return Notice("done.run_schedule", detail=str(made.id))
 
 
-async def _pause_schedule(visit: Visit, form: Fields) -> Said:
+async def _pause_schedule(visit: Visit, form: Fields) -> Notice:
     name, reason = _name(form, "schedule"), form.text("reason", 500)
     await visit.desk.schedules.apause(name, reason=reason or None)
-    return Said("done.pause", detail=name)
+    return Notice("done.pause", detail=name)
 
 
-async def _resume_schedule(visit: Visit, form: Fields) -> Said:
+async def _resume_schedule(visit: Visit, form: Fields) -> Notice:
     name = _name(form, "schedule")
     await visit.desk.schedules.aresume(name)
-    return Said("done.resume", detail=name)
+    return Notice("done.resume", detail=name)
 
 
 # On subscriptions and endpoints
 
 
-async def _disable(visit: Visit, form: Fields) -> Said:
+async def _disable(visit: Visit, form: Fields) -> Notice:
     name = _name(form, "subscription")
     await visit.desk.subscriptions.adisable(name)
-    return Said("done.disable", detail=name)
+    return Notice("done.disable", detail=name)
 
 
-async def _enable(visit: Visit, form: Fields) -> Said:
+async def _enable(visit: Visit, form: Fields) -> Notice:
     name = _name(form, "subscription")
     await visit.desk.subscriptions.aenable(name)
-    return Said("done.enable", detail=name)
+    return Notice("done.enable", detail=name)
 
 
-async def _pause_endpoint(visit: Visit, form: Fields) -> Said:
+async def _pause_endpoint(visit: Visit, form: Fields) -> Notice:
     name = _name(form, "endpoint")
     await visit.desk.endpoints.apause(name)
-    return Said("done.pause", detail=name)
+    return Notice("done.pause", detail=name)
 
 
-async def _resume_endpoint(visit: Visit, form: Fields) -> Said:
+async def _resume_endpoint(visit: Visit, form: Fields) -> Notice:
     name = _name(form, "endpoint")
     await visit.desk.endpoints.aresume(name)
-    return Said("done.resume", detail=name)
+    return Notice("done.resume", detail=name)
 
 
-async def _test_endpoint(visit: Visit, form: Fields) -> Said:
+async def _test_endpoint(visit: Visit, form: Fields) -> Notice:
     made = await visit.desk.endpoints.atest(_name(form, "endpoint"))
-    return Said("done.test", detail=str(made.id))
+    return Notice("done.test", detail=str(made.id))
 
 
 COMMANDS: Mapping[str, Command] = {
-    "retry": Command(Role.ACT, _retry, whole=False),
-    "cancel": Command(Role.ACT, _cancel, whole=False),
-    "redrive": Command(Role.ACT, _redrive, whole=False),
-    "change": Command(Role.ACT, _change, whole=False),
-    "everything": Command(Role.ACT, _everything, whole=False),
-    "stop": Command(Role.ACT, _stop),
-    "run-schedule": Command(Role.ACT, _run_schedule),
-    "pause-queue": Command(Role.ADMIN, _pause),
-    "resume-queue": Command(Role.ADMIN, _resume),
-    "pause-schedule": Command(Role.ADMIN, _pause_schedule),
-    "resume-schedule": Command(Role.ADMIN, _resume_schedule),
-    "disable-subscription": Command(Role.ADMIN, _disable),
-    "enable-subscription": Command(Role.ADMIN, _enable),
-    "pause-endpoint": Command(Role.ADMIN, _pause_endpoint),
-    "resume-endpoint": Command(Role.ADMIN, _resume_endpoint),
-    "test-endpoint": Command(Role.ADMIN, _test_endpoint),
+    "retry": Command(Permission.ACT, _retry, whole=False),
+    "cancel": Command(Permission.ACT, _cancel, whole=False),
+    "redrive": Command(Permission.ACT, _redrive, whole=False),
+    "change": Command(Permission.ACT, _change, whole=False),
+    "everything": Command(Permission.ACT, _everything, whole=False),
+    "stop": Command(Permission.ACT, _stop),
+    "run-schedule": Command(Permission.ACT, _run_schedule),
+    "pause-queue": Command(Permission.ADMIN, _pause),
+    "resume-queue": Command(Permission.ADMIN, _resume),
+    "pause-schedule": Command(Permission.ADMIN, _pause_schedule),
+    "resume-schedule": Command(Permission.ADMIN, _resume_schedule),
+    "disable-subscription": Command(Permission.ADMIN, _disable),
+    "enable-subscription": Command(Permission.ADMIN, _enable),
+    "pause-endpoint": Command(Permission.ADMIN, _pause_endpoint),
+    "resume-endpoint": Command(Permission.ADMIN, _resume_endpoint),
+    "test-endpoint": Command(Permission.ADMIN, _test_endpoint),
 }

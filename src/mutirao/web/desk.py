@@ -26,7 +26,7 @@ CONNECTIONS = 2
 WITHIN = 8.0  # seconds
 
 
-class Application(Protocol):
+class DashboardApp(Protocol):
     """The application, as the dashboard sees it."""
 
     store: Store
@@ -69,7 +69,7 @@ class Application(Protocol):
 class Desk(JobAdmin):
     """What pages read and commands do."""
 
-    def __init__(self, app: Application) -> None:
+    def __init__(self, app: DashboardApp) -> None:
         self._app = app
         self._portal = Portal()
         self.store = app.store.clone(CONNECTIONS, within=WITHIN)

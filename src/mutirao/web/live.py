@@ -14,7 +14,7 @@ REFRESH = 5  # seconds between two looks of an open page
 MOST_KEPT = 200
 
 
-class Reading(NamedTuple):
+class KeptReading(NamedTuple):
     """What was read, and when by the clock of the readings."""
 
     value: Any
@@ -30,7 +30,7 @@ class Readings:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        self._kept: dict[str, Reading] = {}
+        self._kept: dict[str, KeptReading] = {}
         self._under_way: dict[str, asyncio.Task[Any]] = {}
         self._changes = 0
 
@@ -66,7 +66,7 @@ class Readings:
             if began == self._changes:  # otherwise it may be from before the change
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
-                self._kept[name] = Reading(value, self._clock())
+                self._kept[name] = KeptReading(value, self._clock())
             return value
         finally:
             if began == self._changes:

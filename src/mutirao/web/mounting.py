@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable
 
 from mutirao.errors import ConfigurationError
 from mutirao.web.access import Decide
-from mutirao.web.desk import Application
-from mutirao.web.security import Rules, checked_origins
+from mutirao.web.desk import DashboardApp
+from mutirao.web.security import GateRules, checked_origins
 from mutirao.web.site import Settings, Site
 
 
 def mounted(
-    app: Application, access: Decide, origins: Iterable[str], redact: Collection[str]
+    app: DashboardApp, access: Decide, origins: Iterable[str], redact: Collection[str]
 ) -> Site:
     """Return the dashboard of an application; see `Mutirao.web`.
 
@@ -23,7 +23,7 @@ def mounted(
             " Access.read()"
         )
     try:
-        rules = Rules(origins=checked_origins(origins))
+        rules = GateRules(origins=checked_origins(origins))
     except ValueError as unfit:
         raise ConfigurationError(str(unfit)) from unfit
     return Site(app, Settings(access=access, rules=rules, redact=redact))

@@ -13,7 +13,7 @@ Show = Callable[["Visit"], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Page:
+class SitePage:
     """A page.
 
     Parameters:

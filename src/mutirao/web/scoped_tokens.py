@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from mutirao.errors import InvalidFilter
-from mutirao.web.access import Access, Role
+from mutirao.web.access import Access, Permission
 
 SHORTEST_SECRET = 12  # characters
 MOST_TOKENS = 1_000
-_SCOPES = {role.name.lower(): role for role in Role if role is not Role.NONE}
+_SCOPES = {role.name.lower(): role for role in Permission if role is not Permission.NONE}
 
 
 @dataclass(frozen=True, slots=True)

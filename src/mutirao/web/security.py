@@ -35,7 +35,7 @@ Refuse = Callable[[Scope, Receive, Send, int, str], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Rules:
+class GateRules:
     """What is let through.
 
     Parameters:
@@ -69,14 +69,14 @@ class Rules:
         return headers.get("authorization", "").lower().startswith("bearer ")
 
 
-class Guard:
+class Gate:
     """An application behind these rules, whose answers have these headers.
 
     Parameters:
         refuse: sends the page that says so: a status, and the key of the text.
     """
 
-    def __init__(self, app: ASGIApp, rules: Rules, refuse: Refuse) -> None:
+    def __init__(self, app: ASGIApp, rules: GateRules, refuse: Refuse) -> None:
         self._app, self._rules, self._refuse = app, rules, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -13,14 +13,14 @@ import uvicorn
 from mutirao.errors import ConfigurationError
 from mutirao.log import log
 from mutirao.web.credentials import Credentials, Door, loopback
-from mutirao.web.desk import Application
+from mutirao.web.desk import DashboardApp
 from mutirao.web.scoped_tokens import ScopedTokens
-from mutirao.web.security import LOOPBACK_NAMES, Rules, checked_origins
+from mutirao.web.security import LOOPBACK_NAMES, GateRules, checked_origins
 from mutirao.web.site import Settings, Site
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Serving:
+class ServingOptions:
     """How the dashboard is served; the options of `mutirao web`."""
 
     bind: str = "127.0.0.1:8765"
@@ -33,7 +33,7 @@ class Serving:
     redact: Collection[str] = ()
 
 
-def serve(app: Application, given: Serving) -> None:
+def serve(app: DashboardApp, given: ServingOptions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
@@ -57,7 +57,7 @@ def serve(app: Application, given: Serving) -> None:
 
 
 async def _until_stopped(
-    server: uvicorn.Server, listening: socket.socket, app: Application
+    server: uvicorn.Server, listening: socket.socket, app: DashboardApp
 ) -> None:
     try:
         await server.serve(sockets=[listening])
@@ -77,7 +77,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def made(app: Application, given: Serving) -> tuple[Site, str, int]:
+def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
     """Return the dashboard, and the address on which it is served."""
     host, port = _address(given.bind)
     try:
@@ -101,7 +101,7 @@ def made(app: Application, given: Serving) -> tuple[Site, str, int]:
     hosts = {*LOOPBACK_NAMES, *names} if local else ({host.lower(), *names} if names else None)
     settings = Settings(
         access=Door(credentials) if credentials else loopback,
-        rules=Rules(hosts=hosts, origins=origins),
+        rules=GateRules(hosts=hosts, origins=origins),
         redact=given.redact,
     )
     return Site(app, settings), host, port

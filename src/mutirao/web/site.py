@@ -33,16 +33,16 @@ from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter
 from mutirao.model.reading.standing import Reason
 from mutirao.web import actions, assets, reasons, showing
-from mutirao.web.access import Access, Decide, Refused, Role, check, decided
+from mutirao.web.access import Access, Decide, Permission, Refused, check, decided
 from mutirao.web.api.router import Api
 from mutirao.web.background import Background
 from mutirao.web.credentials import Unauthorized
-from mutirao.web.desk import Application, Desk
+from mutirao.web.desk import DashboardApp, Desk
 from mutirao.web.forms import Misread
 from mutirao.web.live import REFRESH, Readings
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.pages import PAGES
-from mutirao.web.security import Guard, Rules
+from mutirao.web.security import Gate, GateRules
 from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import Visit
 
@@ -62,7 +62,7 @@ class Settings:
     """
 
     access: Decide
-    rules: Rules = field(default_factory=Rules)
+    rules: GateRules = field(default_factory=GateRules)
     redact: Collection[str] = ()
     clock: Callable[[], datetime] = lambda: datetime.now(UTC)
 
@@ -70,7 +70,7 @@ class Settings:
 class Site:
     """The dashboard of an application."""
 
-    def __init__(self, app: Application, settings: Settings) -> None:
+    def __init__(self, app: DashboardApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
         self._desk: Desk | None = None
         self.clock = settings.clock
@@ -86,7 +86,7 @@ class Site:
             lifespan=self._lifespan,
         )
         self.url_path_for = self._inner.url_path_for
-        self._guarded = Guard(self._inner, settings.rules, self._refuse)
+        self._guarded = Gate(self._inner, settings.rules, self._refuse)
         self._api = Api(self, settings.access, settings.rules)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -188,8 +188,8 @@ class Site:
             await self._desk.aclose()
 
 
-async def _shown(page: Page, visit: Visit) -> Response:
-    check(visit.access, Role.READ, whole=page.whole)
+async def _shown(page: SitePage, visit: Visit) -> Response:
+    check(visit.access, Permission.READ, whole=page.whole)
     return await page.show(visit)
 
 

@@ -9,7 +9,7 @@ from urllib.parse import quote, unquote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from mutirao.web.access import Access, Role
+from mutirao.web.access import Access, Permission
 from mutirao.web.forms import Fields, query_of
 from mutirao.web.texts.language import LANGUAGES, Language, accepted
 
@@ -25,7 +25,7 @@ LONGEST_SAID = 600  # characters of what a cookie says
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Notice:
     """What a command has to tell on the next page: the key of a text, and a fact in it."""
 
     key: str
@@ -74,7 +74,7 @@ class Visit:
 
     def may(self, role: str) -> bool:
         """Return whether whoever asks has a role, by its name; templates ask."""
-        return self.access.may(Role[role.upper()])
+        return self.access.may(Permission[role.upper()])
 
     def url(self, page: str, query: Mapping[str, object] | None = None, /, **path: object) -> str:
         """Return the path of a page, without the name of the host."""
@@ -97,7 +97,7 @@ class Visit:
             response.delete_cookie(SAID, path=self.root or "/")
         return response
 
-    def back(self, to: str, said: Said | None = None) -> Response:
+    def back(self, to: str, said: Notice | None = None) -> Response:
         """Return the way back to a page of ours, where something is told; elsewhere to the first.
 
         Parameters:
@@ -133,7 +133,7 @@ def _chosen(request: Request, cookie: str, known: tuple[str, ...]) -> str:
     return value if value in known else known[0]
 
 
-def _said(request: Request) -> Said | None:
+def _said(request: Request) -> Notice | None:
     """Return what the last command told, if a cookie has it."""
     kept = request.cookies.get(SAID, "")
     key, _, rest = unquote(kept).partition("|")
@@ -141,4 +141,4 @@ def _said(request: Request) -> Said | None:
     if not key.startswith(("done.", "failed.")) or key not in LANGUAGES["en"].texts:
         return None
     count = int(number) if number.isascii() and number.isdecimal() and len(number) < 12 else None
-    return Said(key, count, detail[:LONGEST_SAID])
+    return Notice(key, count, detail[:LONGEST_SAID])

@@ -12,7 +12,7 @@ from mutirao import Mutirao
 from mutirao.errors import StoreUnavailable
 from mutirao.web.access import Access
 from mutirao.web.credentials import loopback
-from mutirao.web.security import Rules
+from mutirao.web.security import GateRules
 from mutirao.web.site import Settings, Site
 from tests.integration.api.conftest import Ask
 
@@ -180,7 +180,7 @@ async def test_a_page_of_others_commands_nothing(
 
 async def test_a_name_that_is_not_ours_is_refused(shop: Mutirao) -> None:
     """On loopback a page whose name was made to mean this machine reads nothing."""
-    site = Site(shop, Settings(access=loopback, rules=Rules(hosts={"localhost"})))
+    site = Site(shop, Settings(access=loopback, rules=GateRules(hosts={"localhost"})))
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=site)) as client:
         assert (await client.get("http://evil/api/v1/jobs")).status_code == 421
         assert (await client.get("http://localhost:8765/api/v1/jobs")).status_code == 200

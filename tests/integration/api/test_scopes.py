@@ -7,12 +7,12 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.model.audit.actions import Action, ActionKind
-from mutirao.web.access import Role
+from mutirao.web.access import Permission
 from mutirao.web.api.operation import Operation
 from mutirao.web.api.operations import OPERATIONS
 from tests.integration.api.conftest import Ask
 
-ROLES = {"read": Role.READ, "act": Role.ACT, "admin": Role.ADMIN}
+ROLES = {"read": Permission.READ, "act": Permission.ACT, "admin": Permission.ADMIN}
 # A body with which each does something, where one is needed.
 BODIES = {
     "enqueue": {"task": "tick"},

@@ -10,14 +10,14 @@ from starlette.routing import Mount
 from mutirao import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.web.access import Access
-from mutirao.web.serving import Serving, made
+from mutirao.web.serving import ServingOptions, made
 from tests.integration.api.conftest import FILE, TOKENS
 
 
 async def test_tokens_let_programs_in(shop: Mutirao) -> None:
     """Where others can connect, and on this machine: nobody is let in without one then."""
     for bind in ("0.0.0.0:80", "127.0.0.1:8765"):
-        site, _, _ = made(shop, Serving(bind=bind, tokens=FILE))
+        site, _, _ = made(shop, ServingOptions(bind=bind, tokens=FILE))
         transport = httpx2.ASGITransport(app=site)
         async with httpx2.AsyncClient(transport=transport, base_url="http://127.0.0.1") as client:
             header = {"authorization": f"Bearer {TOKENS['read']}"}
@@ -33,7 +33,7 @@ async def test_tokens_let_programs_in(shop: Mutirao) -> None:
 def test_a_file_that_lets_nobody_in_is_refused(shop: Mutirao, text: str, why: str) -> None:
     """It says what is wrong, before it listens."""
     with pytest.raises(ConfigurationError, match=why):
-        made(shop, Serving(tokens=text))
+        made(shop, ServingOptions(tokens=text))
 
 
 async def test_it_works_below_a_path(shop: Mutirao) -> None:

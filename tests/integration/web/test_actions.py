@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mutirao import JobState
-from mutirao.web.access import Role
+from mutirao.web.access import Permission
 from mutirao.web.actions import COMMANDS
 from tests.integration.web.conftest import ROLES, Browser
 from tests.support.dashboard import Shop
@@ -66,7 +66,7 @@ async def test_a_command_asks_who_gives_it(
 async def test_every_command_has_a_form_here() -> None:
     """One that is new is tried, too."""
     assert FORMS.keys() == COMMANDS.keys()
-    assert {each.role for each in COMMANDS.values()} == {Role.ACT, Role.ADMIN}
+    assert {each.role for each in COMMANDS.values()} == {Permission.ACT, Permission.ADMIN}
 
 
 async def test_a_refused_command_changes_nothing(browser: Browser, shop: Shop) -> None:

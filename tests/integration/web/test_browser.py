@@ -27,7 +27,8 @@ from tests.support.dashboard import Shop
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 320, "height": 640}
 IMAGES = os.environ.get("MUTIRAO_IMAGES")
 PICTURED = {
-    ("overview", "light"), ("overview", "dark"), ("jobs", "light"), ("job", "light"), ("job", "dark"),
+    ("overview", "light"), ("overview", "dark"), ("jobs", "light"), ("job", "light"),
+    ("job", "dark"),
 }  # fmt: skip
 
 PAGES = {

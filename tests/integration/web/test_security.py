@@ -9,7 +9,7 @@ from click.testing import CliRunner
 
 from mutirao.cli import main
 from mutirao.errors import ConfigurationError
-from mutirao.web.serving import Serving, made
+from mutirao.web.serving import ServingOptions, made
 from tests.integration.web.conftest import Browser, by_header
 from tests.support.dashboard import Shop
 
@@ -106,7 +106,7 @@ async def test_other_methods_are_refused(browser: Browser, method: str) -> None:
 )  # fmt: skip
 async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> None:
     """On loopback only those: a name elsewhere may be made to mean this machine."""
-    site, address, port = made(shop.app, Serving())
+    site, address, port = made(shop.app, ServingOptions())
     assert (address, port) == ("127.0.0.1", 8765)
     answer = await Browser(site).get("/jobs", host=host)
     assert answer.status_code == (200 if allowed else 421)
@@ -117,22 +117,22 @@ async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> No
 def test_others_may_not_connect_without_credentials(shop: Shop, bind: str) -> None:
     """It refuses to start; with credentials it does not."""
     with pytest.raises(ConfigurationError, match="nothing is asked of them"):
-        made(shop.app, Serving(bind=bind))
-    made(shop.app, Serving(bind=bind, password=PASSWORD))
-    made(shop.app, Serving(bind=bind, token=TOKEN))
+        made(shop.app, ServingOptions(bind=bind))
+    made(shop.app, ServingOptions(bind=bind, password=PASSWORD))
+    made(shop.app, ServingOptions(bind=bind, token=TOKEN))
 
 
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (Serving(bind="8765"), "give host:port"),
-        (Serving(bind="127.0.0.1:99999"), "give host:port"),
-        (Serving(password="short"), "5 characters"),
-        (Serving(token="short"), "5 characters"),
-        (Serving(origins=("jobs.example.com",)), "no origin"),
+        (ServingOptions(bind="8765"), "give host:port"),
+        (ServingOptions(bind="127.0.0.1:99999"), "give host:port"),
+        (ServingOptions(password="short"), "5 characters"),
+        (ServingOptions(token="short"), "5 characters"),
+        (ServingOptions(origins=("jobs.example.com",)), "no origin"),
     ],
 )
-def test_what_cannot_be_served(shop: Shop, given: Serving, problem: str) -> None:
+def test_what_cannot_be_served(shop: Shop, given: ServingOptions, problem: str) -> None:
     """It says what is wrong, before it listens."""
     with pytest.raises(ConfigurationError, match=problem):
         made(shop.app, given)

@@ -16,7 +16,7 @@ from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.limits.limits import LimitOrigin
 from mutirao.model.reading.standing import ReasonKind
 from mutirao.model.schedules.schedule import ScheduleStatus
-from mutirao.web.access import Role
+from mutirao.web.access import Permission
 from mutirao.web.pages import PAGES
 from mutirao.web.texts.english import ENGLISH
 from mutirao.web.texts.language import LANGUAGES, accepted
@@ -63,7 +63,7 @@ def test_all_words_of_the_model_have_texts() -> None:
     }
     needed |= {f"qualifier.{each}" for each in QUALIFIERS}
     needed |= {f"nav.{page.name}" for page in PAGES if page.listed}
-    needed |= {f"role.{role.name.lower()}" for role in Role}
+    needed |= {f"role.{role.name.lower()}" for role in Permission}
     assert needed - ENGLISH.keys() == set()
 
 

@@ -71,7 +71,7 @@ def web(
             f"the dashboard needs {missing.name}, which is not installed: run"
             " pip install 'mutirao[web]'"
         ) from missing
-    given = serving.Serving(
+    given = serving.ServingOptions(
         bind=bind,
         user=user,
         password=_secret(password_file, password),

@@ -27,12 +27,12 @@ from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
-from mutirao.web.access import Access, Role
+from mutirao.web.access import Access, Permission
 from mutirao.web.api.begun_actions import Progress, begin
-from mutirao.web.api.call import Call, Unreadable
+from mutirao.web.api.call import ApiCall, UnreadableRequest
 from mutirao.web.api.enqueue import Moment, Seconds
 from mutirao.web.api.jobs import CursorText, FilterText
-from mutirao.web.api.operation import PREFIX, Operation, Reply
+from mutirao.web.api.operation import PREFIX, Answered, Operation
 from mutirao.web.api.problems import Conflict
 from mutirao.web.api.values import Id, IdText, copied, id_of
 
@@ -100,7 +100,7 @@ class ActionsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     size: Annotated[int, Meta(ge=1, le=100, description="The most actions of a page.")] = 50
 
 
-async def act(call: Call) -> Reply:
+async def act(call: ApiCall) -> Answered:
     """Do something to jobs."""
     body: ActionBody = call.body
     action = _action(body)
@@ -119,33 +119,33 @@ async def act(call: Call) -> Reply:
     begun = await begin(call.site.background, run)
     record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
     where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
-    return Reply(_record(call, record), 202 if record.finished_at is None else 200, where)
+    return Answered(_record(call, record), 202 if record.finished_at is None else 200, where)
 
 
-async def list_actions(call: Call) -> Reply:
+async def list_actions(call: ApiCall) -> Answered:
     """Answer a page of the audit."""
     query: ActionsQuery = call.query
     before = read_cursor(query.cursor) if query.cursor else None
     found = await call.desk.actions.alist(before=before, limit=query.size + 1)
     page = found[: query.size]
     following = cursor_of(page[-1].id) if len(found) > query.size else None
-    return Reply(ActionPage(actions=[_record(call, each) for each in page], next=following))
+    return Answered(ActionPage(actions=[_record(call, each) for each in page], next=following))
 
 
-async def show_action(call: Call) -> Reply:
+async def show_action(call: ApiCall) -> Answered:
     """Answer how far an action came."""
-    return Reply(_record(call, await _found(call, call.id())))
+    return Answered(_record(call, await _found(call, call.id())))
 
 
-async def stop_action(call: Call) -> Reply:
+async def stop_action(call: ApiCall) -> Answered:
     """Stop an action after its batch, wherever it runs."""
     found = await _found(call, call.id())
     if not await call.desk.actions.astop(found.id):
         raise Conflict("NotRunning", f"action {found.id} does not run: it is {found.state}")
-    return Reply(_record(call, await _found(call, found.id)), 202)
+    return Answered(_record(call, await _found(call, found.id)), 202)
 
 
-async def _found(call: Call, id: int) -> AuditRecord:
+async def _found(call: ApiCall, id: int) -> AuditRecord:
     """Return an action; who sees only some jobs sees those of their own."""
     found = await call.desk.actions.aget(id)
     own = found is not None and found.who == call.access.user
@@ -154,7 +154,7 @@ async def _found(call: Call, id: int) -> AuditRecord:
     return found
 
 
-def _record(call: Call, record: AuditRecord) -> ActionRecord:
+def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
     contents, blanking = call.access.contents, call.site.blanking
     return copied(
         ActionRecord,
@@ -172,24 +172,24 @@ def _action(body: ActionBody) -> Action:
     """Return what is to be done, checked before anything is looked for."""
     if body.change is None:
         if body.action is ActionKind.CHANGE:
-            raise Unreadable("say which values are new", place="body.change")
+            raise UnreadableRequest("say which values are new", place="body.change")
         return Action(body.action)
     if body.action is not ActionKind.CHANGE:
-        raise Unreadable(f"{body.action} has no new values", place="body.change")
+        raise UnreadableRequest(f"{body.action} has no new values", place="body.change")
     given = msgspec.structs.asdict(body.change)
     new: ChangeTerms = {name: each for name, each in given.items() if each is not None}  # type: ignore[assignment]
     return Action(body.action, change_of(new))
 
 
-async def _which(call: Call, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
+async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
     """Return the filter of the jobs, or their ids; of those that whoever acts may see."""
     by_ids = body.ids is not None
     if by_ids == (body.filter is not None) or by_ids == (body.expected is not None):
-        raise Unreadable("give either `ids`, or `filter` with `expected`", place="body")
+        raise UnreadableRequest("give either `ids`, or `filter` with `expected`", place="body")
     if body.ids is not None:
         return None, await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
     if not parse(body.filter or ""):
-        raise Unreadable(
+        raise UnreadableRequest(
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"
         )
     which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
@@ -197,7 +197,7 @@ async def _which(call: Call, body: ActionBody) -> tuple[Filter | None, tuple[int
     return which, None
 
 
-async def _visible(call: Call, ids: tuple[int, ...]) -> tuple[int, ...]:
+async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
     """Return those of these jobs that whoever acts may see."""
     if not call.access.only:
         return ids
@@ -216,7 +216,7 @@ def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
     return which
 
 
-async def _check_expected(call: Call, which: Filter, expected: int) -> None:
+async def _check_expected(call: ApiCall, which: Filter, expected: int) -> None:
     counted = await call.desk.reading.ahow_many(which, most=max(expected + 1, MOST_TOLD))
     if counted.jobs == expected and not counted.at_least:
         return
@@ -238,7 +238,7 @@ def _ids(given: Collection[str | int]) -> list[int]:
         try:
             found.append(id_of(each))
         except ValueError as unfit:
-            raise Unreadable(str(unfit), place=f"body.ids[{place}]") from None
+            raise UnreadableRequest(str(unfit), place=f"body.ids[{place}]") from None
     return found
 
 
@@ -251,22 +251,23 @@ _NONE = {404: "There is no such action."}
 
 OPERATIONS = (
     Operation(
-        name="act", method="POST", path="/actions", role=Role.ACT, run=act, body=ActionBody,
+        name="act", method="POST", path="/actions", role=Permission.ACT, run=act, body=ActionBody,
         answer=ActionRecord, whole=False, statuses=(200, 202),
         does="Retry, cancel, redrive, change or delete jobs, by their ids or by a filter.",
         refusals={404: "There are no such jobs.", 429: "As many actions run as may.",
                   409: "Another number of jobs matches than was expected, or too many."},
     ),
     Operation(
-        name="list_actions", method="GET", path="/actions", role=Role.READ, run=list_actions,
+        name="list_actions", method="GET", path="/actions", role=Permission.READ, run=list_actions,
         query=ActionsQuery, answer=ActionPage, does="List what was done to jobs, and by whom.",
     ),
     Operation(
-        name="show_action", method="GET", path="/actions/{id}", role=Role.READ, run=show_action,
+        name="show_action", method="GET", path="/actions/{id}",
+        role=Permission.READ, run=show_action,
         answer=ActionRecord, whole=False, refusals=_NONE, does="Show how far an action came.",
     ),
     Operation(
-        name="stop_action", method="POST", path="/actions/{id}/stop", role=Role.ACT,
+        name="stop_action", method="POST", path="/actions/{id}/stop", role=Permission.ACT,
         run=stop_action, answer=ActionRecord, whole=False, statuses=(202,),
         refusals={**_NONE, 409: "It does not run."}, does="Stop an action after its batch.",
     ),

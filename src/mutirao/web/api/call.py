@@ -20,7 +20,7 @@ LONGEST_QUERY, MOST_PARAMETERS = 20_000, 50
 LONGEST_NAME = 200  # characters of a name in a path
 
 
-class Unreadable(Exception):
+class UnreadableRequest(Exception):
     """What was sent cannot be read. `place`: where in it, as `body.ids[0]` or `query.size`."""
 
     def __init__(self, why: str, *, status: int = 422, place: str = "") -> None:
@@ -28,7 +28,7 @@ class Unreadable(Exception):
         self.status, self.place = status, place
 
 
-class Call:
+class ApiCall:
     """One request.
 
     Parameters:
@@ -48,18 +48,18 @@ class Call:
         return self.site.desk
 
     def id(self) -> int:
-        """Return the id in the path; raise Unreadable if it is none."""
+        """Return the id in the path; raise UnreadableRequest if it is none."""
         given: str = self.request.path_params["id"]
         try:
             return id_of(msgspec.convert(given, Id))
         except ValueError as unfit:
-            raise Unreadable(f"{given[:40]!r} is no id: {unfit}", place="path.id") from None
+            raise UnreadableRequest(f"{given[:40]!r} is no id: {unfit}", place="path.id") from None
 
     def name(self) -> str:
-        """Return the name in the path; raise Unreadable if nothing has such a name."""
+        """Return the name in the path; raise UnreadableRequest if nothing has such a name."""
         given: str = self.request.path_params["name"]
         if not 0 < len(given) <= LONGEST_NAME or not _is_text(given):
-            raise Unreadable(
+            raise UnreadableRequest(
                 f"a name has 1 to {LONGEST_NAME} characters, and no NUL among them",
                 place="path.name",
             )
@@ -75,7 +75,7 @@ class Call:
         return f"{root}{path}"
 
     async def read(self, query: Any, body: Any) -> None:
-        """Read the parameters and the body as these types; raise Unreadable."""
+        """Read the parameters and the body as these types; raise UnreadableRequest."""
         self.query = _query(self.request.scope.get("query_string", b""), query)
         if body is not None:
             self.body = _body(self.request, await _bytes(self.request), body)
@@ -87,27 +87,27 @@ class _Nothing(msgspec.Struct, forbid_unknown_fields=True):
 
 def _query(text: bytes, wanted: Any) -> Any:
     if len(text) > LONGEST_QUERY:
-        raise Unreadable(f"the query has more than {LONGEST_QUERY:,} bytes", place="query")
+        raise UnreadableRequest(f"the query has more than {LONGEST_QUERY:,} bytes", place="query")
     try:
         pairs = parse_qsl(
             text.decode("ascii"), keep_blank_values=True, max_num_fields=MOST_PARAMETERS,
             errors="strict",
         )  # fmt: skip
     except ValueError:  # not ASCII, not UTF-8 within, or too many
-        raise Unreadable("the query is not encoded as a URL's", place="query") from None
+        raise UnreadableRequest("the query is not encoded as a URL's", place="query") from None
     given = dict(pairs)
     if len(given) < len(pairs):
-        raise Unreadable("a parameter is given twice", place="query")
+        raise UnreadableRequest("a parameter is given twice", place="query")
     for name, value in pairs:
         if not _is_text(name + value):
-            raise Unreadable("there is a NUL or half a character in it", place="query")
+            raise UnreadableRequest("there is a NUL or half a character in it", place="query")
     return _converted("query", lambda: msgspec.convert(given, wanted or _Nothing, strict=False))
 
 
 def _body(request: Request, given: bytes, wanted: Any) -> Any:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if given and kind != "application/json":
-        raise Unreadable(f"the body is {kind[:60]!r}; send application/json", status=415)
+        raise UnreadableRequest(f"the body is {kind[:60]!r}; send application/json", status=415)
     return _converted("body", lambda: msgspec.json.decode(given or b"{}", type=wanted))
 
 
@@ -117,9 +117,11 @@ async def _bytes(request: Request) -> bytes:
         async for part in request.stream():
             found += part
             if len(found) > LONGEST_BODY:
-                raise Unreadable(f"the body has more than {LONGEST_BODY:,} bytes", status=413)
+                raise UnreadableRequest(
+                    f"the body has more than {LONGEST_BODY:,} bytes", status=413
+                )
     except ClientDisconnect:
-        raise Unreadable("the body has not come to its end", status=400) from None
+        raise UnreadableRequest("the body has not come to its end", status=400) from None
     return bytes(found)
 
 
@@ -128,11 +130,13 @@ def _converted(what: str, convert: Any) -> Any:
         return convert()
     except msgspec.ValidationError as unfit:
         why, _, place = str(unfit).partition(" - at `$")
-        raise Unreadable(why, place=f"{what}{place.rstrip('`')}") from None
+        raise UnreadableRequest(why, place=f"{what}{place.rstrip('`')}") from None
     except (msgspec.DecodeError, UnicodeDecodeError) as unfit:
-        raise Unreadable(f"the {what} is no JSON: {unfit}", status=400, place=what) from None
+        raise UnreadableRequest(f"the {what} is no JSON: {unfit}", status=400, place=what) from None
     except RecursionError:
-        raise Unreadable(f"the {what} is nested too deeply", status=400, place=what) from None
+        raise UnreadableRequest(
+            f"the {what} is nested too deeply", status=400, place=what
+        ) from None
 
 
 def _is_text(given: str) -> bool:

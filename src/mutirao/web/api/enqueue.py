@@ -18,9 +18,9 @@ from mutirao.model.jobs.job import MAX_KEY, NewJob
 from mutirao.model.keys.uniqueness import How, OnConflict
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.options import CallTerms
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call, Unreadable
-from mutirao.web.api.operation import PREFIX, Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall, UnreadableRequest
+from mutirao.web.api.operation import PREFIX, Answered, Operation
 from mutirao.web.api.problems import Conflict
 from mutirao.web.api.values import IdText
 
@@ -70,7 +70,7 @@ class Enqueued(msgspec.Struct, kw_only=True):
     created: bool
 
 
-async def enqueue(call: Call) -> Reply:
+async def enqueue(call: ApiCall) -> Answered:
     """Enqueue a job."""
     body: NewJobBody = call.body
     key = _key(call.request.headers.get(HEADER))
@@ -78,7 +78,7 @@ async def enqueue(call: Call) -> Reply:
     handle = await call.desk.asubmit(job)
     if key is not None and not handle.created:
         await _check_same(call, handle, job)
-    return Reply(
+    return Answered(
         Enqueued(id=str(handle.id), task=handle.task, queue=handle.queue, how=handle.how,
                  created=handle.created),
         201 if handle.created else 200,
@@ -86,7 +86,7 @@ async def enqueue(call: Call) -> Reply:
     )  # fmt: skip
 
 
-def _made(call: Call, body: NewJobBody, key: str | None) -> NewJob:
+def _made(call: ApiCall, body: NewJobBody, key: str | None) -> NewJob:
     task = call.desk.task_named(body.task)
     options: dict[str, Any] = {
         name: value
@@ -103,10 +103,10 @@ def _made(call: Call, body: NewJobBody, key: str | None) -> NewJob:
         raise InvalidArguments(f"the arguments do not fit task {body.task!r}: {unfit}") from None
 
 
-def _once(call: Call, body: NewJobBody, key: str, options: Mapping[str, Any]) -> dict[str, Any]:
+def _once(call: ApiCall, body: NewJobBody, key: str, options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a job that is enqueued once with this key of the header."""
     if body.key is not None:
-        raise Unreadable(
+        raise UnreadableRequest(
             "a job has one key: leave `key` out, or the header Idempotency-Key", place="body.key"
         )
     metadata = {**(body.metadata or {}), DIGEST: _digest(body)}
@@ -130,7 +130,7 @@ def _key(header: str | None) -> str | None:
     """Return the key of the header, which is a text in quotes, or without; None if it is not given.
 
     Raises:
-        Unreadable: it is empty, too long, or has more than visible ASCII.
+        UnreadableRequest: it is empty, too long, or has more than visible ASCII.
     """
     if header is None:
         return None
@@ -138,14 +138,14 @@ def _key(header: str | None) -> str | None:
     quoted = len(given) >= 2 and given[0] == given[-1] == '"'
     key = given[1:-1] if quoted else given
     if not 0 < len(key) <= MAX_KEY or not key.isascii() or not key.isprintable():
-        raise Unreadable(
+        raise UnreadableRequest(
             f"an Idempotency-Key has 1 to {MAX_KEY} visible characters of ASCII",
             place="header.Idempotency-Key",
         )
     return key
 
 
-async def _check_same(call: Call, handle: Handle[Any], job: NewJob) -> None:
+async def _check_same(call: ApiCall, handle: Handle[Any], job: NewJob) -> None:
     try:
         stands = await call.desk.ajob(handle.id)
     except UnknownJob:
@@ -160,7 +160,7 @@ async def _check_same(call: Call, handle: Handle[Any], job: NewJob) -> None:
 
 OPERATIONS = (
     Operation(
-        name="enqueue", method="POST", path="/jobs", does="Enqueue a job.", role=Role.ACT,
+        name="enqueue", method="POST", path="/jobs", does="Enqueue a job.", role=Permission.ACT,
         run=enqueue, body=NewJobBody, answer=Enqueued, statuses=(201, 200), keyed=True,
         refusals={409: "Another job has the key, and `on_conflict` is `error`.",
                   502: "The broker of the queue has failed."},

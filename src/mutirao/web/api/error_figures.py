@@ -8,9 +8,9 @@ from msgspec import Meta
 
 from mutirao.model.jobs.job import MAX_TASK_NAME
 from mutirao.model.reading.figures import ErrorFigure
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import copied
 
 
@@ -44,14 +44,14 @@ class ErrorsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     size: Annotated[int, Meta(ge=1, le=500, description="The most errors.")] = 100
 
 
-async def list_errors(call: Call) -> Reply:
+async def list_errors(call: ApiCall) -> Answered:
     """Answer the errors of all tasks, or of one."""
     query: ErrorsQuery = call.query
     found = await call.desk.reading.aerrors(task=query.task or None, limit=query.size)
-    return Reply(ErrorList(errors=[_group(call, each) for each in found]))
+    return Answered(ErrorList(errors=[_group(call, each) for each in found]))
 
 
-def _group(call: Call, each: ErrorFigure) -> ErrorGroup:
+def _group(call: ApiCall, each: ErrorFigure) -> ErrorGroup:
     if not call.access.contents:
         return copied(ErrorGroup, each, message=None, filter=None)
     message = each.message
@@ -61,7 +61,7 @@ def _group(call: Call, each: ErrorFigure) -> ErrorGroup:
 
 OPERATIONS = (
     Operation(
-        name="list_errors", method="GET", path="/errors", role=Role.READ, run=list_errors,
+        name="list_errors", method="GET", path="/errors", role=Permission.READ, run=list_errors,
         query=ErrorsQuery, answer=ErrorList, does="List errors, and how often each occurred.",
     ),
 )  # fmt: skip

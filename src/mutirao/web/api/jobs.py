@@ -16,9 +16,9 @@ from mutirao.errors import UnknownJob
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import AttemptRecord, JobRecord
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import IdText, copied, due, id_text
 from mutirao.web.showing import CUT
 
@@ -34,7 +34,7 @@ FilterText = Annotated[
 CursorText = Annotated[str, Meta(max_length=100, description="`next` of the page before.")]
 
 
-class Job(msgspec.Struct, kw_only=True):
+class JobAnswer(msgspec.Struct, kw_only=True):
     """A job. `run_at` is null while it waits for another job.
 
     `redacted`: whether arguments, metadata, results and texts of errors are left out, as whoever
@@ -73,7 +73,7 @@ class Job(msgspec.Struct, kw_only=True):
     redacted: bool
 
 
-class Attempt(msgspec.Struct, kw_only=True):
+class AttemptAnswer(msgspec.Struct, kw_only=True):
     """One execution of a job. `status`: of the answer, if it sent a webhook."""
 
     attempt: int
@@ -87,10 +87,10 @@ class Attempt(msgspec.Struct, kw_only=True):
     status: int | None
 
 
-class JobWithAttempts(Job, kw_only=True):
+class JobWithAttempts(JobAnswer, kw_only=True):
     """A job with all its attempts, oldest first, and its result, if one is kept."""
 
-    attempts: list[Attempt]
+    attempts: list[AttemptAnswer]
     result: Any
     payload: Any
 
@@ -103,7 +103,7 @@ class JobPage(msgspec.Struct, kw_only=True):
     characters here.
     """
 
-    jobs: list[Job]
+    jobs: list[JobAnswer]
     next: str | None
     searched_all: bool
 
@@ -143,38 +143,40 @@ class CountQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     most: Annotated[int, Meta(ge=1, le=MOST_COUNTED, description="Count no further.")] = 10_000
 
 
-async def list_jobs(call: Call) -> Reply:
+async def list_jobs(call: ApiCall) -> Answered:
     """Answer a page of the jobs that a filter finds."""
     query: JobsQuery = call.query
     page = await call.desk.reading.asearch(
         call.filter(query.filter), cursor=query.cursor or None, size=query.size
     )
     jobs = [job_of(call, each) for each in page.jobs]
-    return Reply(JobPage(jobs=jobs, next=page.next, searched_all=page.searched_all))
+    return Answered(JobPage(jobs=jobs, next=page.next, searched_all=page.searched_all))
 
 
-async def count_jobs(call: Call) -> Reply:
+async def count_jobs(call: ApiCall) -> Answered:
     """Answer how many jobs a filter finds."""
     query: CountQuery = call.query
     counted = await call.desk.reading.ahow_many(call.filter(query.filter), most=query.most)
-    return Reply(copied(Count, counted))
+    return Answered(copied(Count, counted))
 
 
-async def explain_job(call: Call) -> Reply:
+async def explain_job(call: ApiCall) -> Answered:
     """Answer why a job is not running, if whoever asks may see it."""
     id = call.id()
     await _check_visible(call, id)
     found = await call.desk.reading.awhy(id)
-    return Reply(ReasonList(reasons=[Why(kind=str(each.kind), text=each.text) for each in found]))
+    return Answered(
+        ReasonList(reasons=[Why(kind=str(each.kind), text=each.text) for each in found])
+    )
 
 
-async def show_job(call: Call) -> Reply:
+async def show_job(call: ApiCall) -> Answered:
     """Answer a job with its attempts, if whoever asks may see it."""
     id = call.id()
     await _check_visible(call, id)
     job = await call.desk.ajob(id)
     shown = _Shown(call)
-    return Reply(
+    return Answered(
         copied(
             JobWithAttempts,
             job,
@@ -186,7 +188,7 @@ async def show_job(call: Call) -> Reply:
     )
 
 
-async def _check_visible(call: Call, id: int) -> None:
+async def _check_visible(call: ApiCall, id: int) -> None:
     """Raise UnknownJob if there is no such job that whoever asks may see."""
     if call.access.only:
         visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
@@ -194,19 +196,19 @@ async def _check_visible(call: Call, id: int) -> None:
             raise UnknownJob(f"there is no job {id} that you may see")
 
 
-def job_of(call: Call, job: JobRecord) -> Job:
+def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
     """Return a job of a list as whoever asks may see it; a long error is cut."""
     fields = _fields(_Shown(call), job)
     error = fields.pop("error")
     if error is not None and len(error) > LONGEST_ERROR:
         error = error[:LONGEST_ERROR] + CUT
-    return copied(Job, job, **fields, error=error)
+    return copied(JobAnswer, job, **fields, error=error)
 
 
 class _Shown:
     """What whoever asks sees of what jobs carry."""
 
-    def __init__(self, call: Call) -> None:
+    def __init__(self, call: ApiCall) -> None:
         self.contents, self.blanking = call.access.contents, call.site.blanking
 
     def value(self, given: Any) -> Any:
@@ -237,27 +239,27 @@ def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
 _IDS = ("id", "worker", "graph", "redrive_of", "on_dead_of")
 
 
-def _attempt(shown: _Shown, each: AttemptRecord) -> Attempt:
-    return copied(Attempt, each, worker=id_text(each.worker), error=shown.text(each.error))
+def _attempt(shown: _Shown, each: AttemptRecord) -> AttemptAnswer:
+    return copied(AttemptAnswer, each, worker=id_text(each.worker), error=shown.text(each.error))
 
 
 OPERATIONS = (
     Operation(
         name="list_jobs", method="GET", path="/jobs", does="List jobs, newest first.",
-        role=Role.READ, run=list_jobs, query=JobsQuery, answer=JobPage, whole=False,
+        role=Permission.READ, run=list_jobs, query=JobsQuery, answer=JobPage, whole=False,
     ),
     Operation(
         name="count_jobs", method="GET", path="/counts", does="Count jobs, up to a number.",
-        role=Role.READ, run=count_jobs, query=CountQuery, answer=Count, whole=False, tagged=True,
+        role=Permission.READ, run=count_jobs, query=CountQuery, answer=Count, whole=False, tagged=True,
     ),
     Operation(
-        name="explain_job", method="GET", path="/jobs/{id}/reasons", role=Role.READ,
+        name="explain_job", method="GET", path="/jobs/{id}/reasons", role=Permission.READ,
         run=explain_job, answer=ReasonList, whole=False, does="Say why a job is not running.",
         refusals={404: "There is no such job."},
     ),
     Operation(
         name="show_job", method="GET", path="/jobs/{id}", does="Show a job with all its attempts.",
-        role=Role.READ, run=show_job, answer=JobWithAttempts, whole=False,
+        role=Permission.READ, run=show_job, answer=JobWithAttempts, whole=False,
         refusals={404: "There is no such job."},
     ),
 )  # fmt: skip

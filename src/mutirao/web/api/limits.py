@@ -5,13 +5,13 @@ from datetime import datetime
 import msgspec
 
 from mutirao.model.limits.limits import LimitOrigin, LimitRecord
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import copied
 
 
-class Limit(msgspec.Struct, kw_only=True):
+class LimitAnswer(msgspec.Struct, kw_only=True):
     """A limit and its use, for one value of the argument that it counts by.
 
     `running` jobs of at most `most`, and `parked` ones that wait for it. `key` is left out where
@@ -39,23 +39,23 @@ class Limit(msgspec.Struct, kw_only=True):
 class LimitList(msgspec.Struct, kw_only=True):
     """All limits, by name and key."""
 
-    limits: list[Limit]
+    limits: list[LimitAnswer]
 
 
-async def list_limits(call: Call) -> Reply:
+async def list_limits(call: ApiCall) -> Answered:
     """Answer all limits."""
     found = await call.site.readings.get("limits", call.desk.limits.alist)
-    return Reply(LimitList(limits=[_limit(call, each) for each in found]))
+    return Answered(LimitList(limits=[_limit(call, each) for each in found]))
 
 
-def _limit(call: Call, each: LimitRecord) -> Limit:
+def _limit(call: ApiCall, each: LimitRecord) -> LimitAnswer:
     key = each.key if each.key is None or call.access.contents else ""
-    return copied(Limit, each, key=key and call.site.blanking.text(key))
+    return copied(LimitAnswer, each, key=key and call.site.blanking.text(key))
 
 
 OPERATIONS = (
     Operation(
-        name="list_limits", method="GET", path="/limits", role=Role.READ, run=list_limits,
+        name="list_limits", method="GET", path="/limits", role=Permission.READ, run=list_limits,
         does="List the limits, and how far they are used.", answer=LimitList,
     ),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from mutirao.web.access import Role
+from mutirao.web.access import Permission
 from mutirao.web.api.call import LONGEST_NAME
 from mutirao.web.api.operation import PREFIX, Operation
 from mutirao.web.api.problems import MEDIA_TYPE, Problem
@@ -63,7 +63,7 @@ def document(operations: Iterable[Operation], server: str) -> dict[str, Any]:
 
 
 _SCOPES = "A token with a scope; each may do what those before it may: " + ", ".join(
-    role.name.lower() for role in Role if role is not Role.NONE
+    role.name.lower() for role in Permission if role is not Permission.NONE
 )
 
 

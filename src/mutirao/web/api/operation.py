@@ -4,14 +4,14 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
 
 PREFIX = "/api/v1"
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class Answered:
     """What an operation answers: a value that becomes JSON, the status, and more headers."""
 
     value: Any
@@ -42,8 +42,8 @@ class Operation:
     method: str
     path: str
     does: str
-    role: Role
-    run: Callable[[Call], Awaitable[Reply]]
+    role: Permission
+    run: Callable[[ApiCall], Awaitable[Answered]]
     answer: Any
     query: Any = None
     body: Any = None

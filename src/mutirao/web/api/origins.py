@@ -9,10 +9,10 @@ from starlette.datastructures import Headers
 from starlette.requests import Request
 
 from mutirao.web.api.problems import Conflict
-from mutirao.web.security import Rules
+from mutirao.web.security import GateRules
 
 
-class HostRules(Rules):
+class HostRules(GateRules):
     """By which names it may be asked; the rest is looked at once it is known who asks."""
 
     def refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
@@ -20,7 +20,7 @@ class HostRules(Rules):
         return super().refusal("GET", scheme, headers)
 
 
-def check_origin(request: Request, rules: Rules) -> None:
+def check_origin(request: Request, rules: GateRules) -> None:
     """Raise Conflict if a page of somebody else may have sent this."""
     if _has_token_alone(request.headers) or _is_of_program(request.headers):
         return

@@ -24,7 +24,7 @@ from mutirao.errors import (
 from mutirao.log import log
 from mutirao.model.blanking import Blanking
 from mutirao.web.access import Refused
-from mutirao.web.api.call import Unreadable
+from mutirao.web.api.call import UnreadableRequest
 from mutirao.web.credentials import Unauthorized
 
 MEDIA_TYPE = "application/problem+json"
@@ -110,7 +110,7 @@ def problem_of(error: Exception, blanking: Blanking) -> Problem:
         case Refused():
             role = error.needed.name.lower() if error.needed is not None else ""
             return _named("Refused", 403, f"this needs the scope {role}")
-        case Unreadable():
+        case UnreadableRequest():
             found = _named("Unreadable", error.status, blanking.text(str(error)))
             found.place = error.place
             return found

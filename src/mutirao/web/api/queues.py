@@ -12,12 +12,12 @@ import msgspec
 
 from mutirao.model.jobs.job import JobState
 from mutirao.model.reading.figures import QueueFigure
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import Answered, Operation
 
 
-class Queue(msgspec.Struct, kw_only=True):
+class QueueAnswer(msgspec.Struct, kw_only=True):
     """A queue.
 
     `jobs`: their number by state; `at_least`: there may be more. `oldest_ready_at`: since when the
@@ -34,7 +34,7 @@ class Queue(msgspec.Struct, kw_only=True):
 class QueueList(msgspec.Struct, kw_only=True):
     """Queues that have jobs, a pause, or a worker of their own, by name."""
 
-    queues: list[Queue]
+    queues: list[QueueAnswer]
 
 
 class Workforce(msgspec.Struct, kw_only=True):
@@ -51,11 +51,11 @@ class Statistics(msgspec.Struct, kw_only=True):
 
     jobs: dict[JobState, int]
     at_least: bool
-    queues: list[Queue]
+    queues: list[QueueAnswer]
     workers: Workforce
 
 
-class Paused(msgspec.Struct, kw_only=True):
+class PauseAnswer(msgspec.Struct, kw_only=True):
     """Whether something is paused."""
 
     name: str
@@ -63,24 +63,24 @@ class Paused(msgspec.Struct, kw_only=True):
 
 
 @dataclass(slots=True)
-class _Counted:
+class _QueueNumbers:
     jobs: dict[JobState, int] = field(default_factory=dict)
     oldest: datetime | None = None
     at_least: bool = False
 
 
-async def list_queues(call: Call) -> Reply:
+async def list_queues(call: ApiCall) -> Answered:
     """Answer all queues."""
-    return Reply(QueueList(queues=await _queues(call)))
+    return Answered(QueueList(queues=await _queues(call)))
 
 
-async def statistics(call: Call) -> Reply:
+async def statistics(call: ApiCall) -> Answered:
     """Answer the figures of all queues and workers."""
     queues = await _queues(call)
     workers = await call.site.readings.get("workers", call.desk.aworkers)
     totals = {state: sum(each.jobs[state] for each in queues) for state in JobState}
     alive = [each for each in workers if each.alive]
-    return Reply(
+    return Answered(
         Statistics(
             jobs=totals,
             at_least=any(each.at_least for each in queues),
@@ -95,19 +95,19 @@ async def statistics(call: Call) -> Reply:
     )
 
 
-async def pause(call: Call) -> Reply:
+async def pause(call: ApiCall) -> Answered:
     """Pause a queue."""
     await call.desk.limits.apause(queue=call.name())
-    return Reply(Paused(name=call.name(), paused=True))
+    return Answered(PauseAnswer(name=call.name(), paused=True))
 
 
-async def resume(call: Call) -> Reply:
+async def resume(call: ApiCall) -> Answered:
     """Resume a queue."""
     await call.desk.limits.aresume(queue=call.name())
-    return Reply(Paused(name=call.name(), paused=False))
+    return Answered(PauseAnswer(name=call.name(), paused=False))
 
 
-async def _queues(call: Call) -> list[Queue]:
+async def _queues(call: ApiCall) -> list[QueueAnswer]:
     readings, desk = call.site.readings, call.desk
     counted = _by_queue(await readings.get("figures", desk.reading.afigures))
     limits = await readings.get("limits", desk.limits.alist)
@@ -117,7 +117,7 @@ async def _queues(call: Call) -> list[Queue]:
     }
     served = {name for each in workers if each.alive for name in each.queues or ()}
     return [
-        Queue(
+        QueueAnswer(
             name=name,
             paused=name in paused,
             jobs={state: its.jobs.get(state, 0) for state in JobState},
@@ -125,12 +125,12 @@ async def _queues(call: Call) -> list[Queue]:
             oldest_ready_at=its.oldest,
         )
         for name in sorted({*counted, *paused, *served})
-        for its in (counted.get(name, _Counted()),)
+        for its in (counted.get(name, _QueueNumbers()),)
     ]
 
 
-def _by_queue(figures: Iterable[QueueFigure]) -> dict[str, _Counted]:
-    found: dict[str, _Counted] = defaultdict(_Counted)
+def _by_queue(figures: Iterable[QueueFigure]) -> dict[str, _QueueNumbers]:
+    found: dict[str, _QueueNumbers] = defaultdict(_QueueNumbers)
     for each in figures:
         its = found[each.queue]
         its.jobs[each.state] = each.jobs
@@ -142,20 +142,21 @@ def _by_queue(figures: Iterable[QueueFigure]) -> dict[str, _Counted]:
 
 OPERATIONS = (
     Operation(
-        name="statistics", method="GET", path="/statistics", role=Role.READ, run=statistics,
+        name="statistics", method="GET", path="/statistics", role=Permission.READ, run=statistics,
         does="Count jobs by state and queue, and workers.", answer=Statistics, tagged=True,
     ),
     Operation(
-        name="list_queues", method="GET", path="/queues", role=Role.READ, run=list_queues,
+        name="list_queues", method="GET", path="/queues", role=Permission.READ, run=list_queues,
         does="List the queues.", answer=QueueList, tagged=True,
     ),
     Operation(
-        name="pause_queue", method="POST", path="/queues/{name}/pause", role=Role.ADMIN, run=pause,
-        does="Pause a queue: none of its jobs start any more.", answer=Paused,
+        name="pause_queue", method="POST", path="/queues/{name}/pause",
+        role=Permission.ADMIN, run=pause,
+        does="Pause a queue: none of its jobs start any more.", answer=PauseAnswer,
     ),
     Operation(
-        name="resume_queue", method="POST", path="/queues/{name}/resume", role=Role.ADMIN,
-        run=resume, does="Resume a queue.", answer=Paused,
+        name="resume_queue", method="POST", path="/queues/{name}/resume", role=Permission.ADMIN,
+        run=resume, does="Resume a queue.", answer=PauseAnswer,
         refusals={404: "The queue is not paused."},
     ),
 )  # fmt: skip

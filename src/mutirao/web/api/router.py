@@ -15,14 +15,14 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from mutirao.model.blanking import Blanking
-from mutirao.web.access import Decide, Role, check, decided
+from mutirao.web.access import Decide, Permission, check, decided
 from mutirao.web.api import health, problems
-from mutirao.web.api.call import Call
+from mutirao.web.api.call import ApiCall
 from mutirao.web.api.openapi import document
-from mutirao.web.api.operation import PREFIX, Operation, Reply
+from mutirao.web.api.operation import PREFIX, Answered, Operation
 from mutirao.web.api.operations import OPERATIONS
 from mutirao.web.api.origins import HostRules, check_origin
-from mutirao.web.security import Guard, Rules
+from mutirao.web.security import Gate, GateRules
 
 if TYPE_CHECKING:
     from mutirao.web.site import Site
@@ -38,12 +38,12 @@ class Api:
         rules: of the pages; by which names it may be asked.
     """
 
-    def __init__(self, site: "Site", access: Decide, rules: Rules) -> None:
+    def __init__(self, site: "Site", access: Decide, rules: GateRules) -> None:
         self._site, self._access = site, access
         inner = Starlette(routes=self._routes(), exception_handlers={HTTPException: _failed})
         inner.router.redirect_slashes = False
         self._rules = rules
-        self._guarded = Guard(inner, HostRules(hosts=rules.hosts), self._refuse)
+        self._guarded = Gate(inner, HostRules(hosts=rules.hosts), self._refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -74,7 +74,7 @@ class Api:
     def _endpoint(self, by_method: Mapping[str, Operation]) -> Endpoint:
         async def endpoint(request: Request) -> Response:
             operation = by_method["GET" if request.method == "HEAD" else request.method]
-            call = Call(self._site, request)
+            call = ApiCall(self._site, request)
             try:
                 return await self._answer(call, operation)
             except Exception as error:  # noqa: BLE001 (it becomes a problem, and what is new is logged)
@@ -82,7 +82,7 @@ class Api:
 
         return endpoint
 
-    async def _answer(self, call: Call, operation: Operation) -> Response:
+    async def _answer(self, call: ApiCall, operation: Operation) -> Response:
         call.access = await decided(self._access, call.request)
         if operation.acts:
             check_origin(call.request, self._rules)
@@ -96,11 +96,11 @@ class Api:
 
     async def _document(self, request: Request) -> Response:
         try:
-            check(await decided(self._access, request), Role.READ)
+            check(await decided(self._access, request), Permission.READ)
         except Exception as error:  # noqa: BLE001 (as above)
             return problems.answer(error, self._site.blanking, request.url.path)
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        return _tagged(request, _sent(Reply(document(OPERATIONS, root))))
+        return _tagged(request, _sent(Answered(document(OPERATIONS, root))))
 
     async def _ready(self, request: Request) -> Response:
         return await health.ready(self._site)
@@ -121,7 +121,7 @@ async def _failed(request: Request, error: Exception) -> Response:
     return problems.answer(error, Blanking(), request.url.path)
 
 
-def _sent(reply: Reply) -> Response:
+def _sent(reply: Answered) -> Response:
     return Response(
         _encoded(reply.value), reply.status, reply.headers, media_type="application/json"
     )

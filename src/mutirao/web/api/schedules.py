@@ -15,14 +15,14 @@ from mutirao.model.schedules.schedule import (
     ScheduleState,
     ScheduleStatus,
 )
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import PREFIX, Operation, Reply
-from mutirao.web.api.queues import Paused
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import PREFIX, Answered, Operation
+from mutirao.web.api.queues import PauseAnswer
 from mutirao.web.api.values import IdText, copied, id_text
 
 
-class Schedule(msgspec.Struct, kw_only=True):
+class ScheduleAnswer(msgspec.Struct, kw_only=True):
     """A schedule. `every`, `jitter` and `last_duration` are seconds."""
 
     name: str
@@ -55,7 +55,7 @@ class Schedule(msgspec.Struct, kw_only=True):
 class ScheduleList(msgspec.Struct, kw_only=True):
     """All schedules, by name."""
 
-    schedules: list[Schedule]
+    schedules: list[ScheduleAnswer]
 
 
 class PauseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -64,45 +64,45 @@ class PauseBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     reason: Annotated[str, Meta(min_length=1, max_length=MAX_REASON)] | None = None
 
 
-class Made(msgspec.Struct, kw_only=True):
+class MadeAnswer(msgspec.Struct, kw_only=True):
     """The job that was made."""
 
     job: IdText
 
 
-async def list_schedules(call: Call) -> Reply:
+async def list_schedules(call: ApiCall) -> Answered:
     """Answer all schedules."""
     found = await call.site.readings.get("schedules", call.desk.schedules.alist)
-    return Reply(ScheduleList(schedules=[_schedule(call, each) for each in found]))
+    return Answered(ScheduleList(schedules=[_schedule(call, each) for each in found]))
 
 
-async def pause(call: Call) -> Reply:
+async def pause(call: ApiCall) -> Answered:
     """Pause a schedule."""
     body: PauseBody = call.body
     return _state(await call.desk.schedules.apause(call.name(), reason=body.reason))
 
 
-async def resume(call: Call) -> Reply:
+async def resume(call: ApiCall) -> Answered:
     """Resume a schedule."""
     return _state(await call.desk.schedules.aresume(call.name()))
 
 
-async def run_now(call: Call) -> Reply:
+async def run_now(call: ApiCall) -> Answered:
     """Make a job of a schedule at once."""
     made = await call.desk.schedules.arun_now(call.name())
     where = {"location": call.url(f"{PREFIX}/jobs/{made.id}")}
-    return Reply(Made(job=str(made.id)), 201, where)
+    return Answered(MadeAnswer(job=str(made.id)), 201, where)
 
 
-def _state(state: ScheduleState) -> Reply:
-    return Reply(Paused(name=state.schedule.name, paused=state.paused))
+def _state(state: ScheduleState) -> Answered:
+    return Answered(PauseAnswer(name=state.schedule.name, paused=state.paused))
 
 
-def _schedule(call: Call, each: ScheduleRecord) -> Schedule:
+def _schedule(call: ApiCall, each: ScheduleRecord) -> ScheduleAnswer:
     contents, blanking = call.access.contents, call.site.blanking
     error = each.last_error
     return copied(
-        Schedule,
+        ScheduleAnswer,
         each,
         args=blanking.value(dict(each.args)) if contents else None,
         last_job=id_text(each.last_job),
@@ -114,21 +114,23 @@ _NONE = {404: "There is no such schedule."}
 
 OPERATIONS = (
     Operation(
-        name="list_schedules", method="GET", path="/schedules", role=Role.READ, run=list_schedules,
+        name="list_schedules", method="GET", path="/schedules",
+        role=Permission.READ, run=list_schedules,
         does="List the schedules.", answer=ScheduleList,
     ),
     Operation(
-        name="pause_schedule", method="POST", path="/schedules/{name}/pause", role=Role.ADMIN,
-        run=pause, body=PauseBody, answer=Paused, refusals=_NONE,
+        name="pause_schedule", method="POST", path="/schedules/{name}/pause", role=Permission.ADMIN,
+        run=pause, body=PauseBody, answer=PauseAnswer, refusals=_NONE,
         does="Pause a schedule: it makes no jobs until it is resumed.",
     ),
     Operation(
-        name="resume_schedule", method="POST", path="/schedules/{name}/resume", role=Role.ADMIN,
-        run=resume, answer=Paused, refusals=_NONE, does="Resume a schedule.",
+        name="resume_schedule", method="POST", path="/schedules/{name}/resume",
+        role=Permission.ADMIN,
+        run=resume, answer=PauseAnswer, refusals=_NONE, does="Resume a schedule.",
     ),
     Operation(
-        name="run_schedule", method="POST", path="/schedules/{name}/run", role=Role.ACT,
-        run=run_now, answer=Made, statuses=(201,),
+        name="run_schedule", method="POST", path="/schedules/{name}/run", role=Permission.ACT,
+        run=run_now, answer=MadeAnswer, statuses=(201,),
         does="Make a job of a schedule at once, in addition to its ticks.",
         refusals={**_NONE, 409: "Its last job is live, and runs may not overlap."},
     ),

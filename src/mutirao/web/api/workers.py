@@ -4,13 +4,13 @@ from datetime import datetime
 
 import msgspec
 
-from mutirao.web.access import Role
-from mutirao.web.api.call import Call
-from mutirao.web.api.operation import Operation, Reply
+from mutirao.web.access import Permission
+from mutirao.web.api.call import ApiCall
+from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import IdText, copied
 
 
-class Worker(msgspec.Struct, kw_only=True):
+class WorkerAnswer(msgspec.Struct, kw_only=True):
     """A worker. `queues`, `tasks` null: all of them; `late`: the longest delay of recent beats."""
 
     id: IdText
@@ -35,18 +35,20 @@ class Worker(msgspec.Struct, kw_only=True):
 class WorkerList(msgspec.Struct, kw_only=True):
     """All workers that are registered, by id."""
 
-    workers: list[Worker]
+    workers: list[WorkerAnswer]
 
 
-async def list_workers(call: Call) -> Reply:
+async def list_workers(call: ApiCall) -> Answered:
     """Answer all workers."""
     found = await call.site.readings.get("workers", call.desk.aworkers)
-    return Reply(WorkerList(workers=[copied(Worker, each, id=str(each.id)) for each in found]))
+    return Answered(
+        WorkerList(workers=[copied(WorkerAnswer, each, id=str(each.id)) for each in found])
+    )
 
 
 OPERATIONS = (
     Operation(
-        name="list_workers", method="GET", path="/workers", role=Role.READ, run=list_workers,
+        name="list_workers", method="GET", path="/workers", role=Permission.READ, run=list_workers,
         does="List the workers.", answer=WorkerList,
     ),
 )  # fmt: skip

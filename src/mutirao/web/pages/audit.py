@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from mutirao.web.forms import id_in
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 PER_PAGE = 50
@@ -20,4 +20,4 @@ async def show(visit: Visit) -> Response:
     return visit.page("audit.html", entries=shown, following=following, before=before)
 
 
-PAGE = Page(path="/audit", name="audit", show=show)
+PAGE = SitePage(path="/audit", name="audit", show=show)

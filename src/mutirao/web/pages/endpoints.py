@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from mutirao.model.blanking import BLANK
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 MOST = 300
@@ -24,4 +24,4 @@ async def show(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-PAGE = Page(path="/endpoints", name="endpoints", show=show)
+PAGE = SitePage(path="/endpoints", name="endpoints", show=show)

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from mutirao.model.blanking import BLANK
 from mutirao.model.filters.filter import parse
 from mutirao.model.reading.figures import ErrorFigure
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 MOST = 100
@@ -39,4 +39,4 @@ def errors_of(visit: Visit, errors: Iterable[ErrorFigure]) -> list[tuple[ErrorFi
     return found
 
 
-PAGE = Page(path="/errors", name="errors", show=show)
+PAGE = SitePage(path="/errors", name="errors", show=show)

@@ -3,10 +3,10 @@
 from starlette.responses import Response
 
 from mutirao.model.filters.filter import parse
-from mutirao.web.access import Role, check
+from mutirao.web.access import Permission, check
 from mutirao.web.actions import EVERYTHING
 from mutirao.web.forms import Misread
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 COUNTED = 10_000
@@ -14,7 +14,7 @@ COUNTED = 10_000
 
 async def show(visit: Visit) -> Response:
     """Show how many jobs match, and ask what is to be done."""
-    check(visit.access, Role.ACT)
+    check(visit.access, Permission.ACT)
     wanted = parse(visit.query.text("q"))
     if not wanted:
         raise Misread("refused.no_filter")
@@ -25,4 +25,4 @@ async def show(visit: Visit) -> Response:
     )
 
 
-PAGE = Page(path="/everything", name="everything", show=show, whole=False, listed=False)
+PAGE = SitePage(path="/everything", name="everything", show=show, whole=False, listed=False)

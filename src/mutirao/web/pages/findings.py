@@ -3,7 +3,7 @@
 from starlette.responses import Response
 
 from mutirao.model.findings import Level
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 FRESH_FOR = 30.0  # seconds: an examination looks at much
@@ -21,4 +21,4 @@ async def show(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-PAGE = Page(path="/doctor", name="doctor", show=show)
+PAGE = SitePage(path="/doctor", name="doctor", show=show)

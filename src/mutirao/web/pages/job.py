@@ -13,7 +13,7 @@ from mutirao.model.jobs.job import FINAL_STATES, JobState
 from mutirao.model.jobs.records import AttemptRecord, GraphRecord, JobRecord
 from mutirao.web.charts import Span, spans
 from mutirao.web.forms import id_in
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.showing import block, pretty
 from mutirao.web.visit import Visit
 
@@ -133,4 +133,4 @@ def _may(visit: Visit, job: JobRecord) -> tuple[str, ...]:
     )
 
 
-PAGE = Page(path="/jobs/{id}", name="job", show=show, whole=False, listed=False)
+PAGE = SitePage(path="/jobs/{id}", name="job", show=show, whole=False, listed=False)

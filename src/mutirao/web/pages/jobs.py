@@ -8,7 +8,7 @@ from mutirao.errors import InvalidFilter
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.jobs.job import JobState
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.pages.queues import queues_of
 from mutirao.web.visit import Visit
 
@@ -67,4 +67,4 @@ def _state_of(wanted: Filter) -> str:
     return "" if wanted == wanted.without("state") else "some"
 
 
-PAGE = Page(path="/jobs", name="jobs", show=show, whole=False)
+PAGE = SitePage(path="/jobs", name="jobs", show=show, whole=False)

@@ -2,7 +2,7 @@
 
 from starlette.responses import Response
 
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 MOST = 300
@@ -19,4 +19,4 @@ async def show(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-PAGE = Page(path="/limits", name="limits", show=show)
+PAGE = SitePage(path="/limits", name="limits", show=show)

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from mutirao.model.jobs.hours import FAILED_OUTCOME_NAMES
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.web.charts import Point, chart
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.pages.error_groups import errors_of
 from mutirao.web.pages.queues import Queue, queues_of
 from mutirao.web.visit import Visit
@@ -82,4 +82,4 @@ def _totals(queues: Iterable[Queue]) -> Queue:
     return total
 
 
-PAGE = Page(path="/", name="overview", show=show, whole=False)
+PAGE = SitePage(path="/", name="overview", show=show, whole=False)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from mutirao.model.jobs.job import JobState
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 
@@ -58,4 +58,4 @@ async def show(visit: Visit) -> Response:
     return visit.page("queues.html", queues=queues, age=visit.site.readings.age("figures"))
 
 
-PAGE = Page(path="/queues", name="queues", show=show)
+PAGE = SitePage(path="/queues", name="queues", show=show)

@@ -8,7 +8,7 @@ from mutirao.errors import InvalidSchedule
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules.cron import next_tick
 from mutirao.model.schedules.schedule import Schedule, ScheduleRecord
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 MOST, TICKS = 200, 3
@@ -45,4 +45,4 @@ def ticks_of(record: ScheduleRecord) -> list[datetime]:
     return ticks
 
 
-PAGE = Page(path="/schedules", name="schedules", show=show)
+PAGE = SitePage(path="/schedules", name="schedules", show=show)

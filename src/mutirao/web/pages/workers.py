@@ -5,7 +5,7 @@ from typing import Any
 
 from starlette.responses import Response
 
-from mutirao.web.page import Page
+from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
 RUNNING_SHOWN = 500
@@ -26,4 +26,4 @@ async def show(visit: Visit) -> Response:
     )  # fmt: skip
 
 
-PAGE = Page(path="/workers", name="workers", show=show)
+PAGE = SitePage(path="/workers", name="workers", show=show)

@@ -263,7 +263,7 @@ ENGLISH: Mapping[str, str] = {
     "limits.running": "{n} running",
     "limits.tokens": "{tokens} may start now",
     "limits.waiting": "Waiting",
-    "limits.origin": "Said by",
+    "limits.origin": "Notice by",
     "limits.empty": "There are no limits.",
     "origin.code": "code",
     "origin.command": "a command",
