@@ -250,7 +250,8 @@ OPERATIONS = (
     ),
     Operation(
         name="count_jobs", method="GET", path="/counts", does="Count jobs, up to a number.",
-        role=Permission.READ, run=count_jobs, query=CountQuery, answer=Count, whole=False, tagged=True,
+        role=Permission.READ, run=count_jobs, query=CountQuery, answer=Count,
+        whole=False, tagged=True,
     ),
     Operation(
         name="explain_job", method="GET", path="/jobs/{id}/reasons", role=Permission.READ,
