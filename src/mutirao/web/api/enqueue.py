@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from mutirao.errors import InvalidArguments, MutiraoError, UnknownJob
+from mutirao.errors import UnknownJob
 from mutirao.model.jobs.job import MAX_KEY, NewJob
 from mutirao.model.keys.uniqueness import How, OnConflict
 from mutirao.tasks.handle import Handle
@@ -93,14 +93,8 @@ def _made(call: ApiCall, body: NewJobBody, key: str | None) -> NewJob:
         for name in CallTerms.__annotations__
         if (value := getattr(body, name, None)) is not None
     }
-    try:
-        return task.using(**(options if key is None else _once(call, body, key, options))).job(
-            **body.args
-        )
-    except TypeError as unfit:  # of Python itself, for an argument such as `self`
-        if isinstance(unfit, MutiraoError):
-            raise
-        raise InvalidArguments(f"the arguments do not fit task {body.task!r}: {unfit}") from None
+    chosen = options if key is None else _once(call, body, key, options)
+    return task.using(**chosen).job(**body.args)
 
 
 def _once(call: ApiCall, body: NewJobBody, key: str, options: Mapping[str, Any]) -> dict[str, Any]:
