@@ -109,7 +109,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Task {self.name!r} of {self.__module__}.{self.__qualname__}>"
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without a job. If it takes a `Job`, use `.function` instead.
 
         Nothing is provided: give it what factories would.
@@ -127,7 +127,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         result: R = self.function(*args, **kwargs)
         return result
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a call in a short transaction of its own, and return its handle.
 
         Raises:
@@ -135,7 +135,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         """
         return self._plain.enqueue(*args, **kwargs)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue a call from a coroutine, in a short transaction, and return its handle.
 
         Raises:
@@ -143,7 +143,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         """
         return await self._plain.aenqueue(*args, **kwargs)
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+    def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`; nothing is written.
 
         Raises:
@@ -360,7 +360,7 @@ class Call(Generic[P, R]):
     conn: object | None
     findable: bool = False
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue the call, in `conn`'s transaction or a short one of its own; return its handle.
 
         Raises:
@@ -371,7 +371,7 @@ class Call(Generic[P, R]):
         """
         return self.app.submit(self.job(*args, **kwargs), self.conn)
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Handle[R]:
         """Enqueue the call from a coroutine, through an asynchronous `conn` if given.
 
         Raises:
@@ -382,7 +382,7 @@ class Call(Generic[P, R]):
         """
         return await self.app.asubmit(self.job(*args, **kwargs), self.conn)
 
-    def job(self, *args: P.args, **kwargs: P.kwargs) -> NewJob:
+    def job(self, /, *args: P.args, **kwargs: P.kwargs) -> NewJob:
         """Return the call as a value, for `app.enqueue_many`; nothing is written.
 
         Raises:

@@ -5,5 +5,7 @@
 """
 
 from mutirao.web.access import Access, Permission
+from mutirao.web.credentials import Credentials, Door
+from mutirao.web.scoped_tokens import ScopedTokens
 
-__all__ = ["Access", "Permission"]
+__all__ = ["Access", "Credentials", "Door", "Permission", "ScopedTokens"]

@@ -7,8 +7,6 @@ were, so that nobody can try many.
 import asyncio
 import base64
 import binascii
-import hashlib
-import hmac
 import time
 from collections import deque
 from collections.abc import Awaitable, Callable
@@ -17,8 +15,8 @@ from dataclasses import dataclass, field
 from starlette.requests import Request
 
 from mutirao.web.access import Access
+from mutirao.web.scoped_tokens import SHORTEST_SECRET, ScopedTokens, is_secret
 
-SHORTEST_SECRET = 12  # characters
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0  # seconds until a failure is answered
 REMEMBERED_FOR = 300.0  # seconds
 MOST_REMEMBERED = 64
@@ -35,11 +33,15 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is asked for. `token`: as a bearer token, or as a password with any user."""
+    """What is asked for. `token`: as a bearer token, or as a password with any user.
+
+    `tokens`: of programs, each with what it may do.
+    """
 
     user: str = ""
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    tokens: ScopedTokens = field(default_factory=ScopedTokens)
 
     def __post_init__(self) -> None:
         for what, secret in (("password", self.password), ("token", self.token)):
@@ -49,7 +51,13 @@ class Credentials:
                 )
 
     def __bool__(self) -> bool:
-        return bool(self.password or self.token)
+        return bool(self.password or self.token or self.tokens)
+
+    def access_of(self, header: str) -> Access | None:
+        """Return what whoever sends an Authorization header may do; None if it does not fit."""
+        by_token = self.tokens.access_of(header)
+        user = self.fits(header)
+        return by_token if user is None else Access.admin(user)
 
     def fits(self, header: str) -> str | None:
         """Return the user whom an Authorization header names; None if it does not fit.
@@ -58,20 +66,22 @@ class Credentials:
         """
         scheme, _, given = header[:4_000].partition(" ")
         if scheme.lower() == "bearer":
-            return "token" if _is(given.strip(), self.token) else None
+            return "token" if is_secret(given.strip(), self.token) else None
         if scheme.lower() != "basic":
             return None
         try:
             user, _, secret = base64.b64decode(given, validate=True).decode().partition(":")
         except (binascii.Error, ValueError):
             return None
-        by_user = _is(user, self.user) & _is(secret, self.password)
-        by_token = _is(secret, self.token)
+        by_user = is_secret(user, self.user) & is_secret(secret, self.password)
+        by_token = is_secret(secret, self.token)
         return user if by_user | by_token else None
 
 
 class Door:
-    """Lets whoever has the credentials in as administrator; an `access=` of a dashboard.
+    """Lets whoever has the credentials in; an `access=` of a dashboard.
+
+    A user with the password is an administrator, and so is who has the token.
 
     Parameters:
         clock: seconds that only grow.
@@ -89,11 +99,11 @@ class Door:
         self._waiting = 0
 
     async def __call__(self, request: Request) -> Access:
-        """Return the access of an administrator; raise Unauthorized, late."""
+        """Return the access of what was given; raise Unauthorized, late."""
         header = request.headers.get("authorization", "")
-        user = self._credentials.fits(header)
-        if user is not None:
-            return Access.admin(user)
+        access = self._credentials.access_of(header)
+        if access is not None:
+            return access
         if header:  # a browser asks without, first
             await self._slow_down()
         raise Unauthorized
@@ -114,11 +124,3 @@ class Door:
 async def loopback(request: Request) -> Access:
     """Let whoever reaches the loopback address in: users of this machine."""
     return Access.admin()
-
-
-def _is(given: str, secret: str) -> bool:
-    """Return whether a text is the secret; an empty one is none. In constant time."""
-    digests = (
-        hashlib.sha256(each.encode("utf-8", "surrogatepass")).digest() for each in (given, secret)
-    )
-    return hmac.compare_digest(*digests) & bool(secret)

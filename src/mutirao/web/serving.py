@@ -14,6 +14,7 @@ from mutirao.errors import ConfigurationError
 from mutirao.log import log
 from mutirao.web.credentials import Credentials, Door, loopback
 from mutirao.web.desk import DashboardApp
+from mutirao.web.scoped_tokens import ScopedTokens
 from mutirao.web.security import LOOPBACK_NAMES, GateRules, checked_origins
 from mutirao.web.site import Settings, Site
 
@@ -26,6 +27,7 @@ class ServingOptions:
     user: str = "admin"
     password: str = field(default="", repr=False)
     token: str = field(default="", repr=False)
+    tokens: str | None = field(default=None, repr=False)
     hosts: Collection[str] = ()
     origins: Collection[str] = ()
     redact: Collection[str] = ()
@@ -79,7 +81,12 @@ def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
     """Return the dashboard, and the address on which it is served."""
     host, port = _address(given.bind)
     try:
-        credentials = Credentials(user=given.user, password=given.password, token=given.token)
+        credentials = Credentials(
+            user=given.user,
+            password=given.password,
+            token=given.token,
+            tokens=ScopedTokens() if given.tokens is None else ScopedTokens.parse(given.tokens),
+        )
         origins = checked_origins(given.origins)
     except ValueError as unfit:
         raise ConfigurationError(str(unfit)) from unfit
@@ -87,7 +94,7 @@ def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
     if not local and not credentials:
         raise ConfigurationError(
             f"--bind is {given.bind!r}, where others can connect, and nothing is asked of them;"
-            " give --password-file or --token-file, or bind 127.0.0.1"
+            " give --password-file, --token-file or --tokens-file, or bind 127.0.0.1"
         )
     names = {each.lower() for each in given.hosts}
     # A page elsewhere whose name was made to mean this machine has its own name in `Host`.

@@ -34,6 +34,7 @@ from mutirao.model.filters.filter import Filter
 from mutirao.model.reading.standing import Reason
 from mutirao.web import actions, assets, reasons, showing
 from mutirao.web.access import Access, Decide, Permission, Refused, check, decided
+from mutirao.web.api.router import Api
 from mutirao.web.background import Background
 from mutirao.web.credentials import Unauthorized
 from mutirao.web.desk import DashboardApp, Desk
@@ -86,10 +87,12 @@ class Site:
         )
         self.url_path_for = self._inner.url_path_for
         self._guarded = Gate(self._inner, settings.rules, self._refuse)
+        self._api = Api(self, settings.access, settings.rules)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._guarded(scope, receive, send)
+        asked = self._api if self._api.has(scope) else self._guarded
+        await asked(scope, receive, send)
 
     @property
     def desk(self) -> Desk:

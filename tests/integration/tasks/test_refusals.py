@@ -243,10 +243,12 @@ async def test_what_does_not_fit_the_signature_is_a_type_error(pg_app: Mutirao) 
     async def send(order_id: int) -> None:
         pass
 
-    wrong: Any = {"x": "x"}
-    with pytest.raises(TypeError) as refused:
-        send.enqueue(**wrong)
-    assert type(refused.value) is InvalidArguments
+    wrong: list[dict[str, Any]] = [{"x": "x"}, {"self": 1}]
+    for given in wrong:
+        for enqueue in (send.enqueue, send.using(priority=1).enqueue, send.job):
+            with pytest.raises(TypeError) as refused:
+                enqueue(**given)
+            assert type(refused.value) is InvalidArguments
 
 
 @pytest.mark.parametrize(

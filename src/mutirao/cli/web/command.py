@@ -28,6 +28,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
     help="File of the password; it, or a token, is needed where others can connect.",
 )
 @option("--token-file", type=_FILE, help="File of a token, which is a password of any user, too.")
+@option("--tokens-file", type=_FILE, help="File of the tokens of programs, each with a scope.")
 @option("--password", hidden=True)
 @option("--token", hidden=True)
 @option("--host", "hosts", multiple=True, help="A name by which it may be asked; may be repeated.")
@@ -47,6 +48,7 @@ def web(
     user: str,
     password_file: Path | None,
     token_file: Path | None,
+    tokens_file: Path | None,
     password: str | None,
     token: str | None,
     hosts: tuple[str, ...],
@@ -74,6 +76,7 @@ def web(
         user=user,
         password=_secret(password_file, password),
         token=_secret(token_file, token),
+        tokens=None if tokens_file is None else tokens_file.read_text(),
         hosts=hosts,
         origins=origins,
         redact=redact,

@@ -1,0 +1,274 @@
+"""Actions on jobs: on those that are named, or on all that a filter finds; and the audit of them.
+
+By a filter, the number that was seen has to be given: if another number matches when the action
+begins, nothing is done. It is done in batches; what takes longer than a second goes on after the
+answer, which says where its progress is.
+"""
+
+import json
+from collections.abc import Collection
+from dataclasses import replace
+from datetime import datetime
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta
+
+from mutirao.model.audit.actions import (
+    MAX_IDS,
+    MAX_WHO,
+    Action,
+    ActionKind,
+    ActionState,
+    AuditRecord,
+)
+from mutirao.model.filters.filter import Filter, parse
+from mutirao.model.jobs.job import MAX_PRIORITY, MIN_PRIORITY, JobState
+from mutirao.model.jobs.records import JobFilter
+from mutirao.model.reading.figures import cursor_of, read_cursor
+from mutirao.tasks.options import ChangeTerms, change_of
+from mutirao.web.access import Access, Permission
+from mutirao.web.api.begun_actions import Progress, begin
+from mutirao.web.api.call import ApiCall, UnreadableRequest
+from mutirao.web.api.enqueue import Moment, Seconds
+from mutirao.web.api.jobs import CursorText, FilterText
+from mutirao.web.api.operation import PREFIX, Answered, Operation
+from mutirao.web.api.problems import Conflict
+from mutirao.web.api.values import Id, IdText, copied, id_of
+
+BATCH = 500  # jobs of a transaction
+MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
+MOST_TOLD = 10_000  # jobs that are counted where another number was expected
+
+
+class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """The new values of waiting jobs; what is left out stays as it is."""
+
+    priority: Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)] | None = None
+    queue: str | None = None
+    run_at: Moment | None = None
+    delay: Seconds | None = None
+    max_attempts: int | None = None
+
+
+class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """What is done, and to which jobs: `ids`, or `filter` with the number `expected`."""
+
+    action: ActionKind
+    ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
+    filter: FilterText | None = None
+    expected: Annotated[int, Meta(ge=0, le=MOST_EXPECTED)] | None = None
+    change: NewValues | None = None
+
+
+class ActionRecord(msgspec.Struct, kw_only=True):
+    """What the audit has of an action.
+
+    `matched` jobs were looked at so far, `done` to so many; the others were `passed_over`, and
+    `why` counts them by the state that they were in. `lost`: nothing was seen of it for a minute.
+    """
+
+    id: IdText
+    who: str
+    action: ActionKind
+    change: dict[str, Any] | None
+    filter: str | None
+    ids: list[IdText] | None
+    expected: int | None
+    matched: int
+    done: int
+    passed_over: int
+    why: dict[str, int]
+    state: ActionState
+    error: str | None
+    started_at: datetime
+    seen_at: datetime
+    finished_at: datetime | None
+
+
+class ActionPage(msgspec.Struct, kw_only=True):
+    """Some actions, newest first. `next`: the cursor of those that follow; null: there are none."""
+
+    actions: list[ActionRecord]
+    next: str | None
+
+
+class ActionsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
+    """How many actions, and from where on."""
+
+    cursor: CursorText = ""
+    size: Annotated[int, Meta(ge=1, le=100, description="The most actions of a page.")] = 50
+
+
+async def act(call: ApiCall) -> Answered:
+    """Do something to jobs."""
+    body: ActionBody = call.body
+    action = _action(body)
+    which, ids = await _which(call, body)
+
+    async def run(progress: Progress) -> AuditRecord:
+        return await call.desk.actions.arun(
+            action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
+            progress=progress,
+        )  # fmt: skip
+
+    if call.site.background.is_full:
+        raise Conflict(
+            "TooManyActions", "as many actions run as may; begin this one later", status=429
+        )
+    begun = await begin(call.site.background, run)
+    record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
+    where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
+    return Answered(_record(call, record), 202 if record.finished_at is None else 200, where)
+
+
+async def list_actions(call: ApiCall) -> Answered:
+    """Answer a page of the audit."""
+    query: ActionsQuery = call.query
+    before = read_cursor(query.cursor) if query.cursor else None
+    found = await call.desk.actions.alist(before=before, limit=query.size + 1)
+    page = found[: query.size]
+    following = cursor_of(page[-1].id) if len(found) > query.size else None
+    return Answered(ActionPage(actions=[_record(call, each) for each in page], next=following))
+
+
+async def show_action(call: ApiCall) -> Answered:
+    """Answer how far an action came."""
+    return Answered(_record(call, await _found(call, call.id())))
+
+
+async def stop_action(call: ApiCall) -> Answered:
+    """Stop an action after its batch, wherever it runs."""
+    found = await _found(call, call.id())
+    if not await call.desk.actions.astop(found.id):
+        raise Conflict("NotRunning", f"action {found.id} does not run: it is {found.state}")
+    return Answered(_record(call, await _found(call, found.id)), 202)
+
+
+async def _found(call: ApiCall, id: int) -> AuditRecord:
+    """Return an action; who sees only some jobs sees those of their own."""
+    found = await call.desk.actions.aget(id)
+    own = found is not None and found.who == call.access.user
+    if found is None or (call.access.only and not own):
+        raise Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+    return found
+
+
+def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
+    contents, blanking = call.access.contents, call.site.blanking
+    return copied(
+        ActionRecord,
+        record,
+        id=str(record.id),
+        ids=None if record.ids is None else [str(each) for each in record.ids],
+        change=None if record.change is None else json.loads(record.change),
+        filter=blanking.text(record.filter) if contents and record.filter is not None else None,
+        error=blanking.text(record.error) if contents and record.error is not None else None,
+        why=dict(record.why),
+    )
+
+
+def _action(body: ActionBody) -> Action:
+    """Return what is to be done, checked before anything is looked for."""
+    if body.change is None:
+        if body.action is ActionKind.CHANGE:
+            raise UnreadableRequest("say which values are new", place="body.change")
+        return Action(body.action)
+    if body.action is not ActionKind.CHANGE:
+        raise UnreadableRequest(f"{body.action} has no new values", place="body.change")
+    given = msgspec.structs.asdict(body.change)
+    new: ChangeTerms = {name: each for name, each in given.items() if each is not None}  # type: ignore[assignment]
+    return Action(body.action, change_of(new))
+
+
+async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
+    """Return the filter of the jobs, or their ids; of those that whoever acts may see."""
+    by_ids = body.ids is not None
+    if by_ids == (body.filter is not None) or by_ids == (body.expected is not None):
+        raise UnreadableRequest("give either `ids`, or `filter` with `expected`", place="body")
+    if body.ids is not None:
+        return None, await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+    if not parse(body.filter or ""):
+        raise UnreadableRequest(
+            "an empty filter means every job; say which, such as queue:mail", place="body.filter"
+        )
+    which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
+    await _check_expected(call, which, body.expected or 0)
+    return which, None
+
+
+async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
+    """Return those of these jobs that whoever acts may see."""
+    if not call.access.only:
+        return ids
+    wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
+    seen = {each.id for each in await call.desk.store.jobs(wanted)}
+    if not seen:
+        raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
+    return tuple(each for each in ids if each in seen)
+
+
+def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
+    """Return a filter of dead jobs only, where none of the states is said that are redriven."""
+    said = any(each.qualifier == "state" for each in which.terms)
+    if kind is ActionKind.REDRIVE and not said:
+        return which.having("state", JobState.DEAD)
+    return which
+
+
+async def _check_expected(call: ApiCall, which: Filter, expected: int) -> None:
+    counted = await call.desk.reading.ahow_many(which, most=max(expected + 1, MOST_TOLD))
+    if counted.jobs == expected and not counted.at_least:
+        return
+    if counted.at_least and counted.jobs <= expected:
+        raise Conflict(
+            "TooManyJobs", "too many jobs had to be looked at; narrow the filter, such as by id:"
+        )
+    raise Conflict(
+        "OtherNumber",
+        f"{'at least ' if counted.at_least else ''}{counted.jobs:,} jobs match now, and"
+        f" {expected:,} were expected; look at them again. Nothing was done",
+        matched=counted.jobs,
+    )
+
+
+def _ids(given: Collection[str | int]) -> list[int]:
+    found = []
+    for place, each in enumerate(given):
+        try:
+            found.append(id_of(each))
+        except ValueError as unfit:
+            raise UnreadableRequest(str(unfit), place=f"body.ids[{place}]") from None
+    return found
+
+
+def _who(access: Access) -> str:
+    """Return who acts, for the audit; nobody may have said."""
+    return "".join(each for each in access.user if each.isprintable())[:MAX_WHO] or "unknown"
+
+
+_NONE = {404: "There is no such action."}
+
+OPERATIONS = (
+    Operation(
+        name="act", method="POST", path="/actions", role=Permission.ACT, run=act, body=ActionBody,
+        answer=ActionRecord, whole=False, statuses=(200, 202),
+        does="Retry, cancel, redrive, change or delete jobs, by their ids or by a filter.",
+        refusals={404: "There are no such jobs.", 429: "As many actions run as may.",
+                  409: "Another number of jobs matches than was expected, or too many."},
+    ),
+    Operation(
+        name="list_actions", method="GET", path="/actions", role=Permission.READ, run=list_actions,
+        query=ActionsQuery, answer=ActionPage, does="List what was done to jobs, and by whom.",
+    ),
+    Operation(
+        name="show_action", method="GET", path="/actions/{id}",
+        role=Permission.READ, run=show_action,
+        answer=ActionRecord, whole=False, refusals=_NONE, does="Show how far an action came.",
+    ),
+    Operation(
+        name="stop_action", method="POST", path="/actions/{id}/stop", role=Permission.ACT,
+        run=stop_action, answer=ActionRecord, whole=False, statuses=(202,),
+        refusals={**_NONE, 409: "It does not run."}, does="Stop an action after its batch.",
+    ),
+)  # fmt: skip

@@ -1,0 +1,33 @@
+"""Whether the program answers, and whether it can work: for what starts and restarts it.
+
+Nobody has to say who they are, and nobody is told more than yes or no.
+"""
+
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from mutirao.errors import MutiraoError
+from mutirao.log import log
+
+if TYPE_CHECKING:
+    from mutirao.web.site import Site
+
+LIVE, READY = "/livez", "/readyz"
+FRESH_FOR = 1.0  # seconds; whoever asks more often asks the database no more
+
+
+async def live(request: Request) -> Response:
+    """Answer that the process answers."""
+    return JSONResponse({"status": "ok"})
+
+
+async def ready(site: "Site") -> Response:
+    """Answer whether the database can be used, and has the tables of this version."""
+    try:
+        await site.readings.get("ready", site.desk.store.check, FRESH_FOR)
+    except MutiraoError as error:
+        log.warning("the dashboard is not ready: %s", error)
+        return JSONResponse({"status": "unavailable"}, 503)
+    return JSONResponse({"status": "ok"})
