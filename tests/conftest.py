@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import shutil
+import signal
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -21,6 +22,10 @@ from tests.support.postgresql import PostgresServer
 
 if TYPE_CHECKING:
     from tests.support.rabbitmq import RabbitServer
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    # Started in the background of a shell, all that the tests interrupt would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # The contract tests are a package, for others' backends too; pytest explains asserts only
 # in test files unless told of more.
