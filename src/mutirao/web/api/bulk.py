@@ -5,7 +5,6 @@ begins, nothing is done. It is done in batches; what takes longer than a second 
 answer, which says where its progress is.
 """
 
-import json
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import datetime
@@ -14,6 +13,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from mutirao.model import row_json
 from mutirao.model.audit.actions import (
     MAX_IDS,
     MAX_WHO,
@@ -161,7 +161,7 @@ def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
         record,
         id=str(record.id),
         ids=None if record.ids is None else [str(each) for each in record.ids],
-        change=None if record.change is None else json.loads(record.change),
+        change=None if record.change is None else row_json.shown(record.change),
         filter=blanking.text(record.filter) if contents and record.filter is not None else None,
         error=blanking.text(record.error) if contents and record.error is not None else None,
         why=dict(record.why),
