@@ -57,6 +57,11 @@ class PagingContract:
             ("state:ready,dead", [*ids[::-1], dead]),
             ("state:dead task:t1", []),
             (f"id:{ids[0]}..{ids[1]}", ids[1::-1]),
+            (f"id:{ids[1]}.. id:..{ids[1]}", [ids[1]]),
+            (f"id:{ids[2]}..,{dead} task:t2,greet", [ids[2], dead]),
+            ("id:>9223372036854775806", []),
+            (f"id:..{'9' * 18} key:none", []),
+            ("graph:7", []),
             ("state:running", []),
         ]:
             page = await store.page(wanted(text), size=10)

@@ -11,6 +11,7 @@ from mutirao import Mutirao
 from mutirao.client.reading import Reading
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import Counted
+from mutirao.sql.statements.finding import paging
 from mutirao.web import background
 from mutirao.web.api import begun_actions, bulk
 from mutirao.web.site import Site
@@ -96,6 +97,21 @@ async def test_a_number_that_was_not_counted_to_the_end_is_not_the_one(
     answer = await ask("act", "POST", "/actions", json=body)
     assert (answer.status_code, answer.json()["type"]) == (409, "urn:mutirao:TooManyJobs")
     assert {each.state for each in await shop.ajobs()} == {"ready"}
+
+
+async def test_the_number_of_an_action_is_counted_to_the_end(
+    ask: Ask, send: Any, tick: Any, shop: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many newer jobs do not match; another number is refused as such."""
+    monkeypatch.setattr(paging, "LOOKED_AT", 2)
+    for task, given in ((send, (1,)), (tick, ()), (tick, ()), (tick, ()), (send, (2,)), (tick, ())):
+        await task.aenqueue(*given)
+    body = {"action": "cancel", "filter": "queue:mail", "expected": 1}
+    refused = await ask("act", "POST", "/actions", json=body)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:mutirao:OtherNumber")
+    assert refused.json()["matched"] == 2
+    done = await ask("act", "POST", "/actions", json={**body, "expected": 2})
+    assert (done.status_code, done.json()["done"]) == (200, 2)
 
 
 @pytest.fixture

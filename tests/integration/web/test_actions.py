@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 from mutirao import JobState
+from mutirao.sql.statements.finding import paging
 from mutirao.web.access import Permission
 from mutirao.web.actions import COMMANDS
+from mutirao.web.pages import everything
 from tests.integration.web.conftest import ROLES, Browser
 from tests.support.dashboard import Shop
 
@@ -109,6 +111,17 @@ async def test_all_that_match(browser: Browser, shop: Shop) -> None:
     [entry] = await browser.site.desk.actions.alist()
     assert (entry.who, entry.filter, entry.expected) == ("bia", "state:scheduled", 12)
     assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
+
+
+async def test_all_that_match_where_not_all_are_counted(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where counting stopped without one, there may be some: the page offers it all the same."""
+    monkeypatch.setattr(paging, "LOOKED_AT", 1)
+    monkeypatch.setattr(everything, "WINDOWS", 1)
+    page = await browser.page("/everything?q=task:none", "act")
+    assert "counting stopped" in page
+    assert 'name="action" value="cancel"' in page
 
 
 async def test_all_that_match_of_those_that_are_seen(browser: Browser, shop: Shop) -> None:

@@ -39,6 +39,7 @@ from mutirao.web.api.values import Id, IdText, copied, id_of
 BATCH = 500  # jobs of a transaction
 MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
 MOST_TOLD = 10_000  # jobs that are counted where another number was expected
+MOST_WINDOWS = 500  # of 20,000 jobs each, that are looked at for the number of an action
 
 
 class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -217,7 +218,8 @@ def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
 
 
 async def _check_expected(call: ApiCall, which: Filter, expected: int) -> None:
-    counted = await call.desk.reading.ahow_many(which, most=max(expected + 1, MOST_TOLD))
+    most = max(expected + 1, MOST_TOLD)
+    counted = await call.desk.reading.ahow_many(which, most=most, windows=MOST_WINDOWS)
     if counted.jobs == expected and not counted.at_least:
         return
     if counted.at_least and counted.jobs <= expected:
