@@ -28,7 +28,7 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Access, Permission
-from mutirao.web.api.begun_actions import Progress, begin
+from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
 from mutirao.web.api.call import ApiCall, UnreadableRequest
 from mutirao.web.api.enqueue import Moment, Seconds
 from mutirao.web.api.jobs import CursorText, FilterText
@@ -37,9 +37,6 @@ from mutirao.web.api.problems import Conflict
 from mutirao.web.api.values import Id, IdText, copied, id_of
 
 BATCH = 500  # jobs of a transaction
-MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
-MOST_TOLD = 10_000  # jobs that are counted where another number was expected
-MOST_WINDOWS = 500  # of 20,000 jobs each, that are looked at for the number of an action
 
 
 class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -194,7 +191,7 @@ async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"
         )
     which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
-    await _check_expected(call, which, body.expected or 0)
+    await check_expected(call.desk.reading, which, body.expected or 0)
     return which, None
 
 
@@ -215,23 +212,6 @@ def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
     if kind is ActionKind.REDRIVE and not said:
         return which.having("state", JobState.DEAD)
     return which
-
-
-async def _check_expected(call: ApiCall, which: Filter, expected: int) -> None:
-    most = max(expected + 1, MOST_TOLD)
-    counted = await call.desk.reading.ahow_many(which, most=most, windows=MOST_WINDOWS)
-    if counted.jobs == expected and not counted.at_least:
-        return
-    if counted.at_least and counted.jobs <= expected:
-        raise Conflict(
-            "TooManyJobs", "too many jobs had to be looked at; narrow the filter, such as by id:"
-        )
-    raise Conflict(
-        "OtherNumber",
-        f"{'at least ' if counted.at_least else ''}{counted.jobs:,} jobs match now, and"
-        f" {expected:,} were expected; look at them again. Nothing was done",
-        matched=counted.jobs,
-    )
 
 
 def _ids(given: Collection[str | int]) -> list[int]:
