@@ -77,6 +77,16 @@ class AuditContract:
         found, before = await store.matching_ids(wanted("task:t0"), before=before, size=2)
         assert (found, before) == ([ids[0]], None)
 
+    async def test_of_what_was_found_before(self, store: Store) -> None:
+        """No others are met; but they are not named, so none is redriven twice."""
+        worker = await join(store)
+        dead = await put_finished(store, worker, due(), due(), due(), kind=OutcomeKind.DEAD)
+        found = JobFilter(among=tuple(dead[:2]), limit=None)
+        assert ids_of(await store.jobs(found)) == dead[1::-1]
+        assert len(await store.redrive(found)) == 2
+        assert await store.redrive(found) == []
+        assert await store.jobs(JobFilter(among=())) == []
+
     async def test_finished_jobs_are_deleted(self, store: Store) -> None:
         """With all that is known of them; live ones and steps of what goes on stay."""
         worker = await join(store)

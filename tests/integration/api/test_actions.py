@@ -83,6 +83,24 @@ async def test_who_sees_some_jobs_acts_on_those(
     assert mine == done
 
 
+async def test_who_sees_some_jobs_acts_on_those_that_still_are(
+    ask: Ask, shop: Mutirao, send: Any, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that has left what they see since they named it is left alone, and not told of."""
+    stays, leaves = [(await send.aenqueue(each)).id for each in range(2)]
+    cancel = site.desk.store.cancel
+
+    async def late(which: JobFilter) -> list[int]:
+        await shop.achange(leaves, queue="default")
+        return await cancel(which)
+
+    monkeypatch.setattr(site.desk.store, "cancel", late)
+    body = {"action": "cancel", "ids": [stays, leaves]}
+    done = (await ask("some", "POST", "/actions", json=body)).json()
+    assert (done["done"], done["why"], done["filter"]) == (1, {"not matching": 1}, "queue:mail")
+    assert [(await shop.ajob(each)).state for each in (stays, leaves)] == ["cancelled", "ready"]
+
+
 async def test_a_number_that_was_not_counted_to_the_end_is_not_the_one(
     ask: Ask, send: Any, shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:

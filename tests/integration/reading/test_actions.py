@@ -15,6 +15,7 @@ from mutirao.errors import InvalidFilter, StoreBusy
 from mutirao.model.audit.actions import Action, ActionKind, ActionState, Came
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao_conformance.kit import deadline
 
 CANCEL = Action(ActionKind.CANCEL)
@@ -80,6 +81,40 @@ async def test_what_comes_later_is_left_alone(app: Mutirao) -> None:
 
     await app.actions.arun(CANCEL, "queue:mail", by="ana", batch=4, progress=enqueue)
     assert (await _states(app)).count("ready") == 3
+
+
+@pytest.mark.parametrize("kind", [ActionKind.CANCEL, ActionKind.REDRIVE])
+async def test_only_what_was_counted_is_acted_on(
+    kind: ActionKind, app: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that begins to match after its batch was looked for is left alone."""
+    store, name = app.store, str(kind)
+    late = JobFilter(ids=(sorted(job.id for job in await app.ajobs(limit=None))[4],))
+    work = getattr(store, name)
+    await store.change(late, Change(queue="late"))
+    if kind is ActionKind.REDRIVE:
+        await store.cancel(JobFilter(queue="mail", limit=None))
+
+    async def meanwhile(which: JobFilter) -> list[int]:
+        await store.change(late, Change(queue="mail"))
+        if kind is ActionKind.REDRIVE:
+            await store.cancel(late)
+        return list(await work(which))
+
+    monkeypatch.setattr(store, name, meanwhile)
+    state = "ready" if kind is ActionKind.CANCEL else "cancelled"
+    record = await app.actions.arun(Action(kind), f"queue:mail state:{state}", by="ana")
+    assert (record.matched, record.done, record.passed_over) == (9, 9, 0)
+
+
+async def test_ids_within_a_filter(app: Mutirao) -> None:
+    """Of those that are named, only what the filter means; the audit has both."""
+    ids = tuple(sorted(job.id for job in await app.ajobs(limit=None)))
+    await app.store.change(JobFilter(ids=ids[:1]), Change(queue="video"))
+    record = await app.actions.arun(CANCEL, "queue:mail", ids=ids[:3], by="ana", batch=2)
+    assert (record.filter, record.ids) == ("queue:mail", ids[:3])
+    assert (record.matched, record.done, record.why) == (3, 2, {"not matching": 1})
+    assert await _states(app) == ["ready", "cancelled", "cancelled"] + ["ready"] * 7
 
 
 async def test_stopped_half_way(app: Mutirao) -> None:

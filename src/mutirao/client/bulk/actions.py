@@ -24,7 +24,6 @@ from mutirao.model.audit.actions import (
     Came,
     NewAction,
 )
-from mutirao.model.filters.conditions import Aspect, Between, Term
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.records import JobFilter, checked_id
 
@@ -48,15 +47,15 @@ class Actions:
         batch: int = BATCH,
         progress: Callable[[int, Came], object] | None = None,
     ) -> AuditRecord:
-        """Do something to all jobs that a filter means, or to some by their ids; newest first.
+        """Do something to all jobs that a filter means, newest first, or to some by their ids.
 
         Jobs that come later are not among them. Ages in the filter are counted back from now, for
         all batches. It stops between two batches, once `stop` was called for it somewhere.
 
         Parameters:
             action: what is to be done.
-            which: the filter, which has to have a term; or
-            ids: the jobs.
+            which: the filter, which has to have a term, unless ids are given.
+            ids: the jobs; with a filter, those of them that it means.
             by: who does it, for the audit.
             expected: how many jobs matched when somebody confirmed it, for the audit.
             batch: the number of jobs of a transaction.
@@ -68,7 +67,7 @@ class Actions:
             InvalidFilter: neither a filter nor ids are given, or they cannot be.
             StoreError: the database failed; what was done is done, and in the audit.
         """
-        text = None if ids is not None else _text(which)
+        text = _text(which, needed=ids is None)
         new = NewAction(
             who=_who(by),
             action=action.kind,
@@ -139,19 +138,18 @@ class Actions:
         self, text: str | None, ids: tuple[int, ...] | None, batch: int
     ) -> AsyncIterator[tuple[JobFilter, Sequence[int]]]:
         """Yield filters of some jobs each, with the ids of these."""
+        which = parse(text or "").at(datetime.now(UTC), limit=None)
         if ids is not None:
             for first in range(0, len(ids), batch):
                 some = ids[first : first + batch]
-                yield JobFilter(ids=some, limit=None), some
+                yield replace(which, ids=some), some
             return
-        which = parse(text or "").at(datetime.now(UTC), limit=None)
         before: int | None = None
         while True:
             found, before = await self._app.store.matching_ids(which, before=before, size=batch)
             if found:
-                # Not by their ids: whoever names jobs means them, also for a second redrive.
-                span = Term(Aspect.ID, (Between(min(found), max(found)),))
-                yield replace(which, terms=(*(which.terms or ()), span)), found
+                # Not as `ids`: whoever names jobs means them, also for a second redrive.
+                yield replace(which, among=tuple(found)), found
             if before is None:
                 return
 
@@ -174,20 +172,25 @@ class Actions:
         why = Counter(came.why)
         if len(done) < len(found):
             left = found if action.kind is ActionKind.REDRIVE else [*{*found} - {*done}]
-            why.update(await self._states(left, len(found) - len(done)))
+            asked = JobFilter(ids=tuple(left), limit=None)
+            if which.ids is not None:  # of others than the filter means nothing is told
+                asked = replace(asked, terms=which.terms)
+            why.update(await self._states(asked, len(left), len(found) - len(done)))
         return Came(came.matched + len(found), came.done + len(done), dict(why))
 
-    async def _states(self, left: Sequence[int], number: int) -> Counter[str]:
+    async def _states(self, left: JobFilter, asked: int, number: int) -> Counter[str]:
         """Return how many were passed over, by the state that they are in now."""
-        found = await self._app.store.jobs(JobFilter(ids=tuple(left), limit=None))
+        found = await self._app.store.jobs(left)
         states = Counter(str(each.state) for each in found)
-        if gone := len(left) - len(found):
-            states["gone"] = gone
+        if missing := asked - len(found):
+            states["gone" if left.terms is None else "not matching"] = missing
         return states if states.total() == number else Counter({"not possible": number})
 
 
-def _text(which: str | Filter | None) -> str:
+def _text(which: str | Filter | None, *, needed: bool) -> str | None:
     found = which if isinstance(which, Filter) else parse("" if which is None else which)
+    if not found and not needed:
+        return None
     if not found:
         raise InvalidFilter(
             "neither ids nor a filter is given, which would mean every job; give a filter, such as"

@@ -180,12 +180,13 @@ def _action(body: ActionBody) -> Action:
 
 
 async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
-    """Return the filter of the jobs, or their ids; of those that whoever acts may see."""
+    """Return the filter of the jobs and their ids, if they are named; of those that are seen."""
     by_ids = body.ids is not None
     if by_ids == (body.filter is not None) or by_ids == (body.expected is not None):
         raise UnreadableRequest("give either `ids`, or `filter` with `expected`", place="body")
     if body.ids is not None:
-        return None, await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+        ids = await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+        return call.filter("") or None, ids
     if not parse(body.filter or ""):
         raise UnreadableRequest(
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"

@@ -66,6 +66,8 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         conditions.append(is_one_of(view.queue, which.queues))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
+    if which.among is not None:
+        conditions.append(admin.among(view.id, which.among))
     if which.tag is not None:
         conditions.append(admin.has_tag(view.tags, which.tag))
     conditions += [view.id.in_(ids) for ids in _found_by_index(which)]
