@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
+from starlette.requests import Request
 
 from mutirao import Mutirao
 from mutirao.client.reading import Reading
@@ -13,8 +15,9 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import Counted
 from mutirao.sql.statements.finding import paging
 from mutirao.web import background
+from mutirao.web.access import Access
 from mutirao.web.api import begun_actions, bulk
-from mutirao.web.site import Site
+from mutirao.web.site import Settings, Site
 from tests.integration.api.conftest import Ask
 from tests.support.waiting import until
 
@@ -134,7 +137,12 @@ async def test_the_number_of_an_action_is_counted_to_the_end(
 
 @pytest.fixture
 async def gate(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Lets batches of one job pass once it is set, but for the first, which passes at once."""
+    """The gate of the dashboard."""
+    return gate_of(site, monkeypatch)
+
+
+def gate_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let batches of one job pass once it is set, but for the first, which passes at once."""
     gate, cancel = asyncio.Event(), site.desk.store.cancel
     passed = 0
 
@@ -174,6 +182,39 @@ async def test_what_takes_long_goes_on_after_the_answer(
     assert (found["state"], found["done"]) == ("stopped", 2)
     assert (await ask("act", "POST", f"{path}/stop")).json()["type"] == "urn:mutirao:NotRunning"
     assert len(await shop.ajobs(state="ready")) == 2
+
+
+async def test_who_has_no_name_sees_the_actions_on_their_jobs(
+    shop: Mutirao, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that takes long can be followed and stopped; one on other jobs is not there."""
+    for each in range(2):
+        await send.aenqueue(each)
+    seen = {"x": "queue:mail", "y": "queue:default", "z": "queue:mail priority:0"}
+
+    def access(request: Request) -> Access:
+        return Access.act(only=seen[request.headers["x-who"]])
+
+    async def ask_as(who: str, method: str, path: str, **more: Any) -> httpx2.Response:
+        headers = {"x-who": who, "sec-fetch-site": "same-origin"}
+        return await client.request(method, path, headers=headers, **more)
+
+    site = Site(shop, Settings(access=access))
+    gate = gate_of(site, monkeypatch)
+    transport = httpx2.ASGITransport(app=site)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs/api/v1") as client:
+        body = {"action": "cancel", "filter": "state:ready", "expected": 2}
+        begun = await ask_as("x", "POST", "/actions", json=body)
+        assert (begun.status_code, begun.json()["who"]) == (202, "unknown")
+        path = begun.headers["location"].removeprefix("/api/v1")
+        assert (await ask_as("x", "GET", path)).json()["state"] == "running"
+        for who in ("y", "z"):
+            assert (await ask_as(who, "GET", path)).status_code == 404
+            assert (await ask_as(who, "POST", f"{path}/stop")).status_code == 404
+        assert (await ask_as("x", "POST", f"{path}/stop")).status_code == 202
+        gate.set()
+        await site.background.all_done()
+    await site.desk.aclose()
 
 
 async def test_few_run_at_once(

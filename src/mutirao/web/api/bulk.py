@@ -115,7 +115,7 @@ async def act(call: ApiCall) -> Answered:
             "TooManyActions", "as many actions run as may; begin this one later", status=429
         )
     begun = await begin(call.site.background, run)
-    record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
+    record = begun if isinstance(begun, AuditRecord) else await _known(call, begun)
     where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
     return Answered(_record(call, record), 202 if record.finished_at is None else 200, where)
 
@@ -145,11 +145,30 @@ async def stop_action(call: ApiCall) -> Answered:
 
 async def _found(call: ApiCall, id: int) -> AuditRecord:
     """Return an action; who sees only some jobs sees those of their own."""
-    found = await call.desk.actions.aget(id)
-    own = found is not None and found.who == call.access.user
-    if found is None or (call.access.only and not own):
-        raise Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+    found = await _known(call, id)
+    if call.access.only and not _is_own(call.access, found):
+        raise _unknown(id)
     return found
+
+
+async def _known(call: ApiCall, id: int) -> AuditRecord:
+    found = await call.desk.actions.aget(id)
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def _unknown(id: int) -> Conflict:
+    return Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+
+
+def _is_own(access: Access, record: AuditRecord) -> bool:
+    """Return whether it is an action of that name, on jobs of which all are seen.
+
+    Several may have one name, or none: its filter has all terms of the one that they have.
+    """
+    acted, seen = parse(record.filter or "").terms, parse(access.only).terms
+    return record.who == _who(access) and {*map(str, seen)} <= {*map(str, acted)}
 
 
 def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
