@@ -57,6 +57,7 @@ class AuditContract:
         await store.advance_action(id, Came(2, 2), now=at(1))
         [record] = await store.actions()
         assert (record.state, record.done, record.seen_at) == (ActionState.LOST, 2, at(1))
+        assert not await store.stop_action(id)
         await store.advance_action(id, Came(3, 3))
         [record] = await store.actions()
         assert record.state is ActionState.RUNNING

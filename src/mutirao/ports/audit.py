@@ -47,7 +47,10 @@ class AuditApi(Protocol):
         ...
 
     async def stop_action(self, id: int) -> bool:
-        """Ask an action that runs, anywhere, to stop after its batch; return whether it runs."""
+        """Ask an action that runs, anywhere, to stop after its batch; return whether it runs.
+
+        One of which nothing was seen for a minute is lost, and does not.
+        """
         ...
 
     async def actions(

@@ -119,6 +119,7 @@ async def _everything(visit: Visit, form: Fields) -> Notice:
         return await visit.desk.actions.arun(
             Action(kind), everything, by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
             expected=expected, batch=BATCH, progress=progress,
+            is_stopping=visit.site.background.is_closing,
         )  # fmt: skip
 
     try:

@@ -220,8 +220,9 @@ async def test_who_has_no_name_sees_the_actions_on_their_jobs(
 async def test_few_run_at_once(
     ask: Ask, send: Any, gate: asyncio.Event, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more is refused, and not begun; what runs stops with the program, and says so."""
+    """One more is refused, and not begun; what takes too long is interrupted, and says so."""
     monkeypatch.setattr(background, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(background, "GRACE", 0.0)
     ids = [(await send.aenqueue(each)).id for each in range(3)]
     body = {"action": "cancel", "ids": ids}
     assert (await ask("act", "POST", "/actions", json=body)).status_code == 202
@@ -230,6 +231,21 @@ async def test_few_run_at_once(
     await site.background.aclose()
     [found] = (await ask("read", "GET", "/actions")).json()["actions"]
     assert (found["state"], found["done"]) == ("stopped", 1)
+
+
+async def test_what_runs_ends_its_batch_with_the_program(
+    ask: Ask, shop: Mutirao, send: Any, gate: asyncio.Event, site: Site
+) -> None:
+    """It is not interrupted within it, and the next is not begun."""
+    ids = [(await send.aenqueue(each)).id for each in range(3)]
+    await ask("act", "POST", "/actions", json={"action": "cancel", "ids": ids})
+    closing = asyncio.create_task(site.background.aclose())
+    await asyncio.sleep(0)
+    gate.set()
+    await closing
+    [found] = (await ask("read", "GET", "/actions")).json()["actions"]
+    assert (found["state"], found["done"], found["error"]) == ("stopped", 2, None)
+    assert len(await shop.ajobs(state="cancelled")) == 2
 
 
 async def test_the_audit_is_a_list(ask: Ask, send: Any) -> None:

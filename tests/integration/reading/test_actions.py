@@ -12,7 +12,7 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.errors import InvalidFilter, StoreBusy
-from mutirao.model.audit.actions import Action, ActionKind, ActionState, Came
+from mutirao.model.audit.actions import Action, ActionKind, ActionState, Came, NewAction
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
@@ -185,6 +185,39 @@ async def test_cancelled_and_failed(app: Mutirao, monkeypatch: pytest.MonkeyPatc
     [stopped, _] = await app.actions.alist()
     assert (stopped.state, stopped.done) == (ActionState.STOPPED, 0)
     assert await _states(app) == ["ready"] * 10
+
+
+async def test_stopped_by_whoever_runs_it(app: Mutirao) -> None:
+    """After its batch; where that was the last one, it is done."""
+    told: list[Came] = []
+
+    async def cancel(text: str, after: int) -> tuple[ActionState, int]:
+        told.clear()
+        record = await app.actions.arun(
+            CANCEL, text, by="ana", batch=2, progress=lambda _, came: told.append(came),
+            is_stopping=lambda: len(told) >= after,
+        )  # fmt: skip
+        return record.state, record.done
+
+    assert await cancel("arg.n:0,1,2,3,4", 2) == (ActionState.STOPPED, 4)
+    assert await cancel("arg.n:6,7,8", 2) == (ActionState.DONE, 3)
+
+
+async def test_what_is_done_is_told_though_the_audit_cannot_be(
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever acts learns what came of it; the log says what the audit does not have."""
+
+    async def busy(*_: object, **__: object) -> bool:
+        raise StoreBusy("too much to do")
+
+    async def work() -> list[int]:
+        return [7]
+
+    monkeypatch.setattr(app.store, "advance_action", busy)
+    new = NewAction(who="ana", action=ActionKind.CANCEL, ids=(7,))
+    assert await app.actions.aobserve(new, work) == [7]
+    assert "the audit" in caplog.text
 
 
 async def test_what_is_refused(app: Mutirao) -> None:

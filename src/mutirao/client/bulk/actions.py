@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.client.reading import HasStore
-from mutirao.errors import InvalidFilter
+from mutirao.errors import InvalidFilter, StoreError
+from mutirao.log import log
 from mutirao.model.audit.actions import (
     MAX_IDS,
     MAX_WHO,
@@ -46,6 +47,7 @@ class Actions:
         expected: int | None = None,
         batch: int = BATCH,
         progress: Callable[[int, Came], object] | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> AuditRecord:
         """Do something to all jobs that a filter means, newest first, or to some by their ids.
 
@@ -60,6 +62,7 @@ class Actions:
             expected: how many jobs matched when somebody confirmed it, for the audit.
             batch: the number of jobs of a transaction.
             progress: called with the action's id, and how far it came, after each batch.
+            is_stopping: asked after each batch: if it says so, there is no further one.
 
         Returns what the audit has of it.
 
@@ -80,13 +83,15 @@ class Actions:
         id = await store.begin_action(new)
         came, state = Came(), ActionState.DONE
         try:
+            stops = False
             async for part in self._parts(text, ids, batch):
+                if stops:
+                    state = ActionState.STOPPED
+                    break
                 came = await self._do(action, part, came)
                 if progress is not None:
                     progress(id, came)
-                if not await store.advance_action(id, came):
-                    state = ActionState.STOPPED
-                    break
+                stops = not await store.advance_action(id, came) or is_stopping()
         except (Exception, CancelledError) as error:
             ended = ActionState.FAILED if isinstance(error, Exception) else ActionState.STOPPED
             await store.end_action(id, ended, f"{type(error).__name__}: {error}")
@@ -100,7 +105,10 @@ class Actions:
     async def aobserve(
         self, new: NewAction, work: Callable[[], Awaitable[Sequence[int]]]
     ) -> Sequence[int]:
-        """Do something to jobs by a function that returns their ids, and have the audit know."""
+        """Do something to jobs by a function that returns their ids, and have the audit know.
+
+        What was done is returned, also if the audit cannot be told: that is in the log.
+        """
         _who(new.who)
         store = self._app.store
         id = await store.begin_action(new)
@@ -109,8 +117,11 @@ class Actions:
         except (Exception, CancelledError) as error:
             await store.end_action(id, ActionState.FAILED, f"{type(error).__name__}: {error}")
             raise
-        await store.advance_action(id, Came(len(done), len(done)))
-        await store.end_action(id, ActionState.DONE)
+        try:
+            await store.advance_action(id, Came(len(done), len(done)))
+            await store.end_action(id, ActionState.DONE)
+        except StoreError as error:  # what is done is done, and whoever did it has to know
+            log.error("the audit does not have that action %d is done", id, exc_info=error)
         return done
 
     async def astop(self, id: int) -> bool:

@@ -107,7 +107,7 @@ async def act(call: ApiCall) -> Answered:
     async def run(progress: Progress) -> AuditRecord:
         return await call.desk.actions.arun(
             action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
-            progress=progress,
+            progress=progress, is_stopping=call.site.background.is_closing,
         )  # fmt: skip
 
     if call.site.background.is_full:

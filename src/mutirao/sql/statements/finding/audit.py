@@ -101,10 +101,14 @@ def end(
 
 
 def stop(conn: Connection, id: int) -> bool:
-    """Ask an action to stop; return whether it runs."""
+    """Ask an action to stop; return whether it runs. One that is lost does not."""
+    said = views.audit.c
+    runs = select(said.id).where(said.id == id, said.state == str(ActionState.RUNNING))
+    if conn.scalars(runs).first() is None:
+        return False
     running = and_(_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
     conn.execute(update(tables.action).where(running).values(stop=true()))
-    return conn.scalars(select(_ROW.id).where(running)).first() is not None
+    return True
 
 
 def listed(conn: Connection, before: int | None, limit: int, id: int | None) -> list[AuditRecord]:
