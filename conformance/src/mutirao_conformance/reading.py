@@ -108,6 +108,20 @@ class FiguresContract:
         found = {(each.queue, each.state) for each in await store.figures()}
         assert found == {("a", JobState.BLOCKED), ("b", JobState.READY)}
 
+    async def test_paused_queues(self, store: Store) -> None:
+        """By name; neither what else has a limit, nor one value of theirs, nor a task."""
+        for rule in (
+            Rule(name="1", queue="b", most=0),
+            Rule(name="2", queue="a", most=0),
+            Rule(name="3", queue="c", most=1),
+            Rule(name="4", queue="d", by="user", most=0),
+            Rule(name="5", task="a", most=0),
+        ):
+            await store.put_limit(rule, origin=LimitOrigin.COMMAND)
+        assert await store.paused_queues() == ["a", "b"]
+        await store.remove_limit("2")
+        assert await store.paused_queues() == ["b"]
+
     async def test_hours_and_minutes(self, store: Store) -> None:
         """Attempts by when they ended; those before are left out."""
         worker = await join(store)
