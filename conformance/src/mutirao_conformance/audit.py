@@ -2,7 +2,7 @@
 
 from mutirao.model.audit.actions import ActionKind, ActionState, Came, NewAction
 from mutirao.model.graphs.graph import chain, step
-from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao_conformance.filtering import wanted
@@ -77,6 +77,15 @@ class AuditContract:
         assert (found, before) == ([ids[4], ids[2]], ids[2])
         found, before = await store.matching_ids(wanted("task:t0"), before=before, size=2)
         assert (found, before) == ([ids[0]], None)
+
+    async def test_states_are_counted(self, store: Store) -> None:
+        """Of the jobs that match; a state in which none is, is left out."""
+        worker = await join(store)
+        dead = await put_finished(store, worker, due(), due(), kind=OutcomeKind.DEAD)
+        [waiting, *_] = await put(store, due(), due())
+        which = JobFilter(ids=(*dead, waiting, 4_711))
+        assert await store.states(which) == {JobState.DEAD: 2, JobState.READY: 1}
+        assert await store.states(wanted("task:none")) == {}
 
     async def test_of_what_was_found_before(self, store: Store) -> None:
         """No others are met; but they are not named, so none is redriven twice."""

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Protocol
 
 from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
+from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 
 
@@ -16,6 +17,13 @@ class AuditApi(Protocol):
         """Return the ids of the newest jobs that match, below `before`, and where to go on.
 
         The second is `before` of the next call; None: there are no more. It may come without ids.
+        """
+        ...
+
+    async def states(self, which: JobFilter) -> dict[JobState, int]:
+        """Count the jobs that match, by their state; all of them, so name some.
+
+        The limit of the filter has no meaning here.
         """
         ...
 

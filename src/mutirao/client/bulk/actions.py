@@ -191,9 +191,9 @@ class Actions:
 
     async def _states(self, left: JobFilter, asked: int, number: int) -> Counter[str]:
         """Return how many were passed over, by the state that they are in now."""
-        found = await self._app.store.jobs(left)
-        states = Counter(str(each.state) for each in found)
-        if missing := asked - len(found):
+        found = await self._app.store.states(left)
+        states = Counter({str(state): jobs for state, jobs in found.items()})
+        if missing := asked - states.total():
             states["gone" if left.terms is None else "not matching"] = missing
         return states if states.total() == number else Counter({"not possible": number})
 
