@@ -90,8 +90,8 @@ def listed(conn: Connection) -> list[LimitRecord]:
 
 def paused_queues(conn: Connection) -> list[str]:
     """List the queues that are paused, by name: all of each. A single statement."""
-    paused = (limit.c.most == 0, limit.c.by.is_(None), limit.c.queue != "")
-    return sorted({*conn.scalars(select(limit.c.queue).where(*paused))})
+    whole = select(limit.c.queue).where(limit.c.by.is_(None), limit.c.queue != "")
+    return sorted({*conn.scalars(whole.where(limit.c.most == 0))})
 
 
 def _origin(said: str) -> LimitOrigin:
