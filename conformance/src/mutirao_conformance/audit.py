@@ -2,7 +2,7 @@
 
 from mutirao.model.audit.actions import ActionKind, ActionState, Came, NewAction
 from mutirao.model.graphs.graph import chain, step
-from mutirao.model.jobs.job import OutcomeKind
+from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 from mutirao_conformance.filtering import wanted
@@ -57,6 +57,7 @@ class AuditContract:
         await store.advance_action(id, Came(2, 2), now=at(1))
         [record] = await store.actions()
         assert (record.state, record.done, record.seen_at) == (ActionState.LOST, 2, at(1))
+        assert not await store.stop_action(id)
         await store.advance_action(id, Came(3, 3))
         [record] = await store.actions()
         assert record.state is ActionState.RUNNING
@@ -76,6 +77,25 @@ class AuditContract:
         assert (found, before) == ([ids[4], ids[2]], ids[2])
         found, before = await store.matching_ids(wanted("task:t0"), before=before, size=2)
         assert (found, before) == ([ids[0]], None)
+
+    async def test_states_are_counted(self, store: Store) -> None:
+        """Of the jobs that match; a state in which none is, is left out."""
+        worker = await join(store)
+        dead = await put_finished(store, worker, due(), due(), kind=OutcomeKind.DEAD)
+        [waiting, *_] = await put(store, due(), due())
+        which = JobFilter(ids=(*dead, waiting, 4_711))
+        assert await store.states(which) == {JobState.DEAD: 2, JobState.READY: 1}
+        assert await store.states(wanted("task:none")) == {}
+
+    async def test_of_what_was_found_before(self, store: Store) -> None:
+        """No others are met; but they are not named, so none is redriven twice."""
+        worker = await join(store)
+        dead = await put_finished(store, worker, due(), due(), due(), kind=OutcomeKind.DEAD)
+        found = JobFilter(among=tuple(dead[:2]), limit=None)
+        assert ids_of(await store.jobs(found)) == dead[1::-1]
+        assert len(await store.redrive(found)) == 2
+        assert await store.redrive(found) == []
+        assert await store.jobs(JobFilter(among=())) == []
 
     async def test_finished_jobs_are_deleted(self, store: Store) -> None:
         """With all that is known of them; live ones and steps of what goes on stay."""

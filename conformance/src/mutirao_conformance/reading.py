@@ -57,6 +57,11 @@ class PagingContract:
             ("state:ready,dead", [*ids[::-1], dead]),
             ("state:dead task:t1", []),
             (f"id:{ids[0]}..{ids[1]}", ids[1::-1]),
+            (f"id:{ids[1]}.. id:..{ids[1]}", [ids[1]]),
+            (f"id:{ids[2]}..,{dead} task:t2,greet", [ids[2], dead]),
+            ("id:>9223372036854775806", []),
+            (f"id:..{'9' * 18} key:none", []),
+            ("graph:7", []),
             ("state:running", []),
         ]:
             page = await store.page(wanted(text), size=10)
@@ -102,6 +107,20 @@ class FiguresContract:
         await store.put_limit(pause, origin=LimitOrigin.COMMAND)
         found = {(each.queue, each.state) for each in await store.figures()}
         assert found == {("a", JobState.BLOCKED), ("b", JobState.READY)}
+
+    async def test_paused_queues(self, store: Store) -> None:
+        """By name; neither what else has a limit, nor one value of theirs, nor a task."""
+        for rule in (
+            Rule(name="1", queue="b", most=0),
+            Rule(name="2", queue="a", most=0),
+            Rule(name="3", queue="c", most=1),
+            Rule(name="4", queue="d", by="user", most=0),
+            Rule(name="5", task="a", most=0),
+        ):
+            await store.put_limit(rule, origin=LimitOrigin.COMMAND)
+        assert await store.paused_queues() == ["a", "b"]
+        await store.remove_limit("2")
+        assert await store.paused_queues() == ["b"]
 
     async def test_hours_and_minutes(self, store: Store) -> None:
         """Attempts by when they ended; those before are left out."""

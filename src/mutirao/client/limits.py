@@ -133,6 +133,12 @@ class Limits:
 
     list = blocking(alist)
 
+    async def apaused_queues(self) -> tuple[str, ...]:
+        """List the queues that are paused, by name: all of each, not one value of an argument."""
+        return tuple(await self._app.store.paused_queues())
+
+    paused_queues = blocking(apaused_queues)
+
     async def apause(self, **where: Unpack[Paused]) -> None:
         """Pause a queue, a task, or one value of an argument: none of its jobs start any more.
 

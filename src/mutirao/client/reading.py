@@ -29,6 +29,7 @@ from mutirao.ports import Store
 
 Wanted = str | Filter | JobFilter
 _DAY = timedelta(days=1)
+_AT_ONCE = 10_000  # ids
 
 
 class HasStore(Protocol):
@@ -66,13 +67,35 @@ class Reading:
 
     search = blocking(asearch)
 
-    async def ahow_many(self, which: Wanted = "", *, most: int = 10_000) -> Counted:
+    async def ahow_many(
+        self, which: Wanted = "", *, most: int = 10_000, windows: int = 1
+    ) -> Counted:
         """Count the jobs that a filter means, up to `most`, or say that there are at least so many.
+
+        Parameters:
+            which: a filter's text, or one that was read.
+            most: the number up to which is counted.
+            windows: how many times 20,000 jobs are looked at, where not even an index knows which
+                jobs match; more of them take longer.
 
         Raises:
             InvalidFilter: the text is no filter.
         """
-        return await self._app.store.how_many(_chosen(which), most=most)
+        chosen = _chosen(which)
+        if windows == 1:
+            return await self._app.store.how_many(chosen, most=most)
+        return await self._counted(chosen, most, windows)
+
+    async def _counted(self, which: JobFilter, most: int, windows: int) -> Counted:
+        """Count window by window; each is a transaction of its own."""
+        jobs, before = 0, None
+        for _ in range(windows):
+            size = min(most + 1 - jobs, _AT_ONCE)
+            found, before = await self._app.store.matching_ids(which, before=before, size=size)
+            jobs += len(found)
+            if jobs > most or before is None:
+                break
+        return Counted(min(jobs, most), at_least=jobs > most or before is not None)
 
     how_many = blocking(ahow_many)
 

@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Protocol
 
 from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
+from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 
 
@@ -16,6 +17,13 @@ class AuditApi(Protocol):
         """Return the ids of the newest jobs that match, below `before`, and where to go on.
 
         The second is `before` of the next call; None: there are no more. It may come without ids.
+        """
+        ...
+
+    async def states(self, which: JobFilter) -> dict[JobState, int]:
+        """Count the jobs that match, by their state; all of them, so name some.
+
+        The limit of the filter has no meaning here.
         """
         ...
 
@@ -47,7 +55,10 @@ class AuditApi(Protocol):
         ...
 
     async def stop_action(self, id: int) -> bool:
-        """Ask an action that runs, anywhere, to stop after its batch; return whether it runs."""
+        """Ask an action that runs, anywhere, to stop after its batch; return whether it runs.
+
+        One of which nothing was seen for a minute is lost, and does not.
+        """
         ...
 
     async def actions(

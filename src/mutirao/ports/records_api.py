@@ -164,6 +164,10 @@ class RecordsApi(Protocol):
         """List the limits by name and key, with their current use."""
         ...
 
+    async def paused_queues(self) -> list[str]:
+        """List the queues that are paused, by name, without a look at what runs or waits."""
+        ...
+
     # Topics; see `mutirao.model.topics.topics`. The job of a topic's task is a publication. A claim
     # of a delivery has as arguments an object of `event`, the fields of
     # `mutirao.model.topics.topics.Event`, and `payload`, the publication's arguments. A publication

@@ -12,7 +12,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mutirao.errors import MutiraoError, StoreError
-from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, NewAction
+from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, AuditRecord, NewAction
 from mutirao.model.display import one_line
 from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.change import Change
@@ -20,6 +20,8 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.lengths import length
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Permission, check
+from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
+from mutirao.web.api.problems import Conflict
 from mutirao.web.forms import Fields, Misread, form_of, id_in
 from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
@@ -111,19 +113,34 @@ async def _everything(visit: Visit, form: Fields) -> Notice:
     which = parse(form.text("q"))
     if not which:
         raise Misread("refused.no_filter")
+    everything, expected = which + parse(visit.access.only), _expected(form)
+
+    async def run(progress: Progress) -> AuditRecord:
+        return await visit.desk.actions.arun(
+            Action(kind), everything, by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+            expected=expected, batch=BATCH, progress=progress,
+            is_stopping=visit.site.background.is_closing,
+        )  # fmt: skip
+
+    try:
+        if expected is not None:
+            await check_expected(visit.desk.reading, everything, expected)
+    except Conflict as refused:
+        return Notice("failed.told", detail=str(refused))
     if visit.site.background.is_full:
         return Notice("failed.busy")
-    expected = form.text("expected", 20)
-    visit.site.background.start(
-        visit.desk.actions.arun(
-            Action(kind),
-            which + parse(visit.access.only),
-            by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
-            expected=int(expected) if expected.isascii() and expected.isdecimal() else None,
-            batch=BATCH,
-        )
-    )
+    await begin(visit.site.background, run)
     return Notice("done.everything")
+
+
+def _expected(form: Fields) -> int | None:
+    """Return the number of jobs that the page showed; None: it did not count them to the end."""
+    text = form.text("expected", 20)
+    if not text:
+        return None
+    if not (text.isascii() and text.isdecimal() and int(text) <= MOST_EXPECTED):
+        raise Misread("refused.bad_field")
+    return int(text)
 
 
 async def _stop(visit: Visit, form: Fields) -> Notice:

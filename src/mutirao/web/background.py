@@ -10,6 +10,7 @@ from typing import Any
 from mutirao.log import log
 
 MOST_AT_ONCE = 4
+GRACE = 5.0  # seconds that a batch has for its end, once the program ends
 
 
 class Background:
@@ -17,6 +18,11 @@ class Background:
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
+        self._is_closing = False
+
+    def is_closing(self) -> bool:
+        """Return whether the program ends: whatever runs stops after its batch."""
+        return self._is_closing
 
     @property
     def is_full(self) -> bool:
@@ -35,7 +41,10 @@ class Background:
             await asyncio.wait(self._running)
 
     async def aclose(self) -> None:
-        """Stop what runs after its batch, and wait for that."""
+        """Stop what runs after its batch, and wait for that; within it, if that takes long."""
+        self._is_closing = True
+        if self._running:
+            await asyncio.wait(self._running, timeout=GRACE)
         for task in self._running:
             task.cancel()
         await self.all_done()

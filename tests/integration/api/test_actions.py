@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import httpx2
 import pytest
+from starlette.requests import Request
 
 from mutirao import Mutirao
 from mutirao.client.reading import Reading
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import Counted
+from mutirao.sql.statements.finding import paging
 from mutirao.web import background
+from mutirao.web.access import Access
 from mutirao.web.api import begun_actions, bulk
-from mutirao.web.site import Site
+from mutirao.web.site import Settings, Site
 from tests.integration.api.conftest import Ask
 from tests.support.waiting import until
 
@@ -82,6 +86,24 @@ async def test_who_sees_some_jobs_acts_on_those(
     assert mine == done
 
 
+async def test_who_sees_some_jobs_acts_on_those_that_still_are(
+    ask: Ask, shop: Mutirao, send: Any, site: Site, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that has left what they see since they named it is left alone, and not told of."""
+    stays, leaves = [(await send.aenqueue(each)).id for each in range(2)]
+    cancel = site.desk.store.cancel
+
+    async def late(which: JobFilter) -> list[int]:
+        await shop.achange(leaves, queue="default")
+        return await cancel(which)
+
+    monkeypatch.setattr(site.desk.store, "cancel", late)
+    body = {"action": "cancel", "ids": [stays, leaves]}
+    done = (await ask("some", "POST", "/actions", json=body)).json()
+    assert (done["done"], done["why"], done["filter"]) == (1, {"not matching": 1}, "queue:mail")
+    assert [(await shop.ajob(each)).state for each in (stays, leaves)] == ["cancelled", "ready"]
+
+
 async def test_a_number_that_was_not_counted_to_the_end_is_not_the_one(
     ask: Ask, send: Any, shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -98,9 +120,29 @@ async def test_a_number_that_was_not_counted_to_the_end_is_not_the_one(
     assert {each.state for each in await shop.ajobs()} == {"ready"}
 
 
+async def test_the_number_of_an_action_is_counted_to_the_end(
+    ask: Ask, send: Any, tick: Any, shop: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many newer jobs do not match; another number is refused as such."""
+    monkeypatch.setattr(paging, "LOOKED_AT", 2)
+    for task, given in ((send, (1,)), (tick, ()), (tick, ()), (tick, ()), (send, (2,)), (tick, ())):
+        await task.aenqueue(*given)
+    body = {"action": "cancel", "filter": "queue:mail", "expected": 1}
+    refused = await ask("act", "POST", "/actions", json=body)
+    assert (refused.status_code, refused.json()["type"]) == (409, "urn:mutirao:OtherNumber")
+    assert refused.json()["matched"] == 2
+    done = await ask("act", "POST", "/actions", json={**body, "expected": 2})
+    assert (done.status_code, done.json()["done"]) == (200, 2)
+
+
 @pytest.fixture
 async def gate(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """Lets batches of one job pass once it is set, but for the first, which passes at once."""
+    """The gate of the dashboard."""
+    return gate_of(site, monkeypatch)
+
+
+def gate_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """Let batches of one job pass once it is set, but for the first, which passes at once."""
     gate, cancel = asyncio.Event(), site.desk.store.cancel
     passed = 0
 
@@ -142,11 +184,45 @@ async def test_what_takes_long_goes_on_after_the_answer(
     assert len(await shop.ajobs(state="ready")) == 2
 
 
+async def test_who_has_no_name_sees_the_actions_on_their_jobs(
+    shop: Mutirao, send: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also one that takes long can be followed and stopped; one on other jobs is not there."""
+    for each in range(2):
+        await send.aenqueue(each)
+    seen = {"x": "queue:mail", "y": "queue:default", "z": "queue:mail priority:0"}
+
+    def access(request: Request) -> Access:
+        return Access.act(only=seen[request.headers["x-who"]])
+
+    async def ask_as(who: str, method: str, path: str, **more: Any) -> httpx2.Response:
+        headers = {"x-who": who, "sec-fetch-site": "same-origin"}
+        return await client.request(method, path, headers=headers, **more)
+
+    site = Site(shop, Settings(access=access))
+    gate = gate_of(site, monkeypatch)
+    transport = httpx2.ASGITransport(app=site)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs/api/v1") as client:
+        body = {"action": "cancel", "filter": "state:ready", "expected": 2}
+        begun = await ask_as("x", "POST", "/actions", json=body)
+        assert (begun.status_code, begun.json()["who"]) == (202, "unknown")
+        path = begun.headers["location"].removeprefix("/api/v1")
+        assert (await ask_as("x", "GET", path)).json()["state"] == "running"
+        for who in ("y", "z"):
+            assert (await ask_as(who, "GET", path)).status_code == 404
+            assert (await ask_as(who, "POST", f"{path}/stop")).status_code == 404
+        assert (await ask_as("x", "POST", f"{path}/stop")).status_code == 202
+        gate.set()
+        await site.background.all_done()
+    await site.desk.aclose()
+
+
 async def test_few_run_at_once(
     ask: Ask, send: Any, gate: asyncio.Event, site: Site, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One more is refused, and not begun; what runs stops with the program, and says so."""
+    """One more is refused, and not begun; what takes too long is interrupted, and says so."""
     monkeypatch.setattr(background, "MOST_AT_ONCE", 1)
+    monkeypatch.setattr(background, "GRACE", 0.0)
     ids = [(await send.aenqueue(each)).id for each in range(3)]
     body = {"action": "cancel", "ids": ids}
     assert (await ask("act", "POST", "/actions", json=body)).status_code == 202
@@ -155,6 +231,21 @@ async def test_few_run_at_once(
     await site.background.aclose()
     [found] = (await ask("read", "GET", "/actions")).json()["actions"]
     assert (found["state"], found["done"]) == ("stopped", 1)
+
+
+async def test_what_runs_ends_its_batch_with_the_program(
+    ask: Ask, shop: Mutirao, send: Any, gate: asyncio.Event, site: Site
+) -> None:
+    """It is not interrupted within it, and the next is not begun."""
+    ids = [(await send.aenqueue(each)).id for each in range(3)]
+    await ask("act", "POST", "/actions", json={"action": "cancel", "ids": ids})
+    closing = asyncio.create_task(site.background.aclose())
+    await asyncio.sleep(0)
+    gate.set()
+    await closing
+    [found] = (await ask("read", "GET", "/actions")).json()["actions"]
+    assert (found["state"], found["done"], found["error"]) == ("stopped", 2, None)
+    assert len(await shop.ajobs(state="cancelled")) == 2
 
 
 async def test_the_audit_is_a_list(ask: Ask, send: Any) -> None:

@@ -65,6 +65,12 @@ def test_a_page_of_a_filter(connection: Connection, text: str) -> None:
         _check(heard, MOST)
 
 
+@pytest.mark.parametrize("text", ["id:1..9", "id:..40 task:none", "key:none", "graph:7"])
+def test_what_an_index_knows_needs_one_page(connection: Connection, text: str) -> None:
+    """Far below the newest jobs, too."""
+    assert paging.page(connection, _asked(text), None, 50).searched_all
+
+
 @pytest.mark.parametrize("what", PAGES)
 def test_figures(connection: Connection, what: str) -> None:
     """Likewise counts and figures, though no worker adds anything up."""

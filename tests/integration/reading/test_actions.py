@@ -12,9 +12,10 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.errors import InvalidFilter, StoreBusy
-from mutirao.model.audit.actions import Action, ActionKind, ActionState, Came
+from mutirao.model.audit.actions import Action, ActionKind, ActionState, Came, NewAction
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao_conformance.kit import deadline
 
 CANCEL = Action(ActionKind.CANCEL)
@@ -80,6 +81,40 @@ async def test_what_comes_later_is_left_alone(app: Mutirao) -> None:
 
     await app.actions.arun(CANCEL, "queue:mail", by="ana", batch=4, progress=enqueue)
     assert (await _states(app)).count("ready") == 3
+
+
+@pytest.mark.parametrize("kind", [ActionKind.CANCEL, ActionKind.REDRIVE])
+async def test_only_what_was_counted_is_acted_on(
+    kind: ActionKind, app: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A job that begins to match after its batch was looked for is left alone."""
+    store, name = app.store, str(kind)
+    late = JobFilter(ids=(sorted(job.id for job in await app.ajobs(limit=None))[4],))
+    work = getattr(store, name)
+    await store.change(late, Change(queue="late"))
+    if kind is ActionKind.REDRIVE:
+        await store.cancel(JobFilter(queue="mail", limit=None))
+
+    async def meanwhile(which: JobFilter) -> list[int]:
+        await store.change(late, Change(queue="mail"))
+        if kind is ActionKind.REDRIVE:
+            await store.cancel(late)
+        return list(await work(which))
+
+    monkeypatch.setattr(store, name, meanwhile)
+    state = "ready" if kind is ActionKind.CANCEL else "cancelled"
+    record = await app.actions.arun(Action(kind), f"queue:mail state:{state}", by="ana")
+    assert (record.matched, record.done, record.passed_over) == (9, 9, 0)
+
+
+async def test_ids_within_a_filter(app: Mutirao) -> None:
+    """Of those that are named, only what the filter means; the audit has both."""
+    ids = tuple(sorted(job.id for job in await app.ajobs(limit=None)))
+    await app.store.change(JobFilter(ids=ids[:1]), Change(queue="video"))
+    record = await app.actions.arun(CANCEL, "queue:mail", ids=ids[:3], by="ana", batch=2)
+    assert (record.filter, record.ids) == ("queue:mail", ids[:3])
+    assert (record.matched, record.done, record.why) == (3, 2, {"not matching": 1})
+    assert await _states(app) == ["ready", "cancelled", "cancelled"] + ["ready"] * 7
 
 
 async def test_stopped_half_way(app: Mutirao) -> None:
@@ -150,6 +185,39 @@ async def test_cancelled_and_failed(app: Mutirao, monkeypatch: pytest.MonkeyPatc
     [stopped, _] = await app.actions.alist()
     assert (stopped.state, stopped.done) == (ActionState.STOPPED, 0)
     assert await _states(app) == ["ready"] * 10
+
+
+async def test_stopped_by_whoever_runs_it(app: Mutirao) -> None:
+    """After its batch; where that was the last one, it is done."""
+    told: list[Came] = []
+
+    async def cancel(text: str, after: int) -> tuple[ActionState, int]:
+        told.clear()
+        record = await app.actions.arun(
+            CANCEL, text, by="ana", batch=2, progress=lambda _, came: told.append(came),
+            is_stopping=lambda: len(told) >= after,
+        )  # fmt: skip
+        return record.state, record.done
+
+    assert await cancel("arg.n:0,1,2,3,4", 2) == (ActionState.STOPPED, 4)
+    assert await cancel("arg.n:6,7,8", 2) == (ActionState.DONE, 3)
+
+
+async def test_what_is_done_is_told_though_the_audit_cannot_be(
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever acts learns what came of it; the log says what the audit does not have."""
+
+    async def busy(*_: object, **__: object) -> bool:
+        raise StoreBusy("too much to do")
+
+    async def work() -> list[int]:
+        return [7]
+
+    monkeypatch.setattr(app.store, "advance_action", busy)
+    new = NewAction(who="ana", action=ActionKind.CANCEL, ids=(7,))
+    assert await app.actions.aobserve(new, work) == [7]
+    assert "the audit" in caplog.text
 
 
 async def test_what_is_refused(app: Mutirao) -> None:

@@ -6,8 +6,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from mutirao import Mutirao
+from mutirao import Mutirao, chain
 from mutirao.errors import InvalidFilter, UnknownJob
+from mutirao.model.reading.figures import Counted
 from mutirao.sql.statements.finding import paging
 
 
@@ -100,3 +101,44 @@ def test_the_synchronous_face(migrated_sqlite_url: str) -> None:
     assert not [*app.reading.figures(), *app.reading.minutes(), *app.reading.waits()]
     assert not [*app.reading.errors(), *app.reading.running()]
     app.close()
+
+
+async def test_what_a_filter_names_is_found_at_once(
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key, a graph or a range of ids, far down: on the first page, and counted to the end."""
+    send, resize = app.tasks["send"], app.tasks["resize"]
+    keyed = await send.using(key="a").aenqueue(n=0)
+    graph = await app.aenqueue_graph(chain(resize.job(n=1), resize.job(n=2)))
+    await app.aenqueue_many([send.job(n=n) for n in range(20)])
+    monkeypatch.setattr(paging, "LOOKED_AT", 4)
+    step = graph.id
+    for text, ids in [
+        ("key:a", [keyed.id]),
+        ("key:a,b queue:mail", [keyed.id]),
+        (f"graph:{step}", [step + 1, step]),
+        (f"id:1..{step + 1}", [step + 1, step, keyed.id]),
+        (f"id:1..3 queue:mail id:..{step - 1}", [keyed.id]),
+        (f"id:{keyed.id},{step}..{step + 1} queue:video", [step + 1, step]),
+    ]:
+        page = await app.reading.asearch(text)
+        assert ([job.id for job in page.jobs], page.searched_all) == (ids, True), text
+        assert await app.reading.ahow_many(text) == Counted(len(ids)), text
+    for text in ("-id:1..3", "-key:a", "key:a*", "id:1.."):
+        assert not (await app.reading.asearch(text)).searched_all, text
+
+
+async def test_counts_go_on_where_they_stopped(
+    app: Mutirao, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Window by window, as far as is asked for; then they say that there may be more."""
+    monkeypatch.setattr(paging, "LOOKED_AT", 3)
+    send, resize = app.tasks["send"], app.tasks["resize"]
+    for task in (resize, send, send, send, resize, send, send):
+        await task.aenqueue(n=0)
+    how_many = app.reading.ahow_many
+    assert await how_many("task:resize") == Counted(1, at_least=True)
+    assert await how_many("task:resize", windows=2) == Counted(1, at_least=True)
+    assert await how_many("task:resize", windows=3) == Counted(2)
+    assert await how_many("task:resize", most=1, windows=3) == Counted(1, at_least=True)
+    assert await how_many("task:resize", most=2, windows=3) == Counted(2)

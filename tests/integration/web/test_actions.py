@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from mutirao import JobState
+from mutirao.errors import StoreBusy
+from mutirao.sql.statements.finding import paging
 from mutirao.web.access import Permission
 from mutirao.web.actions import COMMANDS
+from mutirao.web.pages import everything
 from tests.integration.web.conftest import ROLES, Browser
 from tests.support.dashboard import Shop
 
@@ -109,6 +112,44 @@ async def test_all_that_match(browser: Browser, shop: Shop) -> None:
     [entry] = await browser.site.desk.actions.alist()
     assert (entry.who, entry.filter, entry.expected) == ("bia", "state:scheduled", 12)
     assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
+
+
+async def test_all_that_match_are_those_that_were_shown(browser: Browser, shop: Shop) -> None:
+    """Another number than was confirmed is told, and nothing is done; likewise what is none."""
+    order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel"}
+    await browser.post("/act/everything", expected=11, **order)
+    assert "12 jobs match now, and 11 were expected" in await told(browser)
+    for unfit in ("9" * 20, "1000001", "-1", "x"):
+        assert (await browser.post("/act/everything", expected=unfit, **order)).status_code == 400
+    await browser.site.background.all_done()
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.SCHEDULED
+    assert await browser.site.desk.actions.alist() == ()
+
+
+async def test_what_cannot_begin_is_not_told_as_begun(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The answer comes after the action has begun, and says why it has not."""
+
+    async def busy(*_: object, **__: object) -> int:
+        raise StoreBusy("too much to do")
+
+    monkeypatch.setattr(browser.site.desk.store, "begin_action", busy)
+    order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel", "expected": 12}
+    assert (await browser.post("/act/everything", **order)).status_code == 503
+    assert await told(browser) == ""
+
+
+async def test_all_that_match_where_not_all_are_counted(
+    browser: Browser, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where counting stopped without one, there may be some: the page offers it all the same."""
+    monkeypatch.setattr(paging, "LOOKED_AT", 1)
+    monkeypatch.setattr(everything, "WINDOWS", 1)
+    page = await browser.page("/everything?q=task:none", "act")
+    assert "counting stopped" in page
+    assert 'name="action" value="cancel"' in page
+    assert 'name="expected" value=""' in page  # at least so many is no number to hold to
 
 
 async def test_all_that_match_of_those_that_are_seen(browser: Browser, shop: Shop) -> None:

@@ -13,7 +13,8 @@ from datetime import UTC, datetime
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.client.reading import HasStore
-from mutirao.errors import InvalidFilter
+from mutirao.errors import InvalidFilter, StoreError
+from mutirao.log import log
 from mutirao.model.audit.actions import (
     MAX_IDS,
     MAX_WHO,
@@ -24,7 +25,6 @@ from mutirao.model.audit.actions import (
     Came,
     NewAction,
 )
-from mutirao.model.filters.conditions import Aspect, Between, Term
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.records import JobFilter, checked_id
 
@@ -47,20 +47,22 @@ class Actions:
         expected: int | None = None,
         batch: int = BATCH,
         progress: Callable[[int, Came], object] | None = None,
+        is_stopping: Callable[[], bool] = lambda: False,
     ) -> AuditRecord:
-        """Do something to all jobs that a filter means, or to some by their ids; newest first.
+        """Do something to all jobs that a filter means, newest first, or to some by their ids.
 
         Jobs that come later are not among them. Ages in the filter are counted back from now, for
         all batches. It stops between two batches, once `stop` was called for it somewhere.
 
         Parameters:
             action: what is to be done.
-            which: the filter, which has to have a term; or
-            ids: the jobs.
+            which: the filter, which has to have a term, unless ids are given.
+            ids: the jobs; with a filter, those of them that it means.
             by: who does it, for the audit.
             expected: how many jobs matched when somebody confirmed it, for the audit.
             batch: the number of jobs of a transaction.
             progress: called with the action's id, and how far it came, after each batch.
+            is_stopping: asked after each batch: if it says so, there is no further one.
 
         Returns what the audit has of it.
 
@@ -68,7 +70,7 @@ class Actions:
             InvalidFilter: neither a filter nor ids are given, or they cannot be.
             StoreError: the database failed; what was done is done, and in the audit.
         """
-        text = None if ids is not None else _text(which)
+        text = _text(which, needed=ids is None)
         new = NewAction(
             who=_who(by),
             action=action.kind,
@@ -81,13 +83,15 @@ class Actions:
         id = await store.begin_action(new)
         came, state = Came(), ActionState.DONE
         try:
+            stops = False
             async for part in self._parts(text, ids, batch):
+                if stops:
+                    state = ActionState.STOPPED
+                    break
                 came = await self._do(action, part, came)
                 if progress is not None:
                     progress(id, came)
-                if not await store.advance_action(id, came):
-                    state = ActionState.STOPPED
-                    break
+                stops = not await store.advance_action(id, came) or is_stopping()
         except (Exception, CancelledError) as error:
             ended = ActionState.FAILED if isinstance(error, Exception) else ActionState.STOPPED
             await store.end_action(id, ended, f"{type(error).__name__}: {error}")
@@ -101,7 +105,10 @@ class Actions:
     async def aobserve(
         self, new: NewAction, work: Callable[[], Awaitable[Sequence[int]]]
     ) -> Sequence[int]:
-        """Do something to jobs by a function that returns their ids, and have the audit know."""
+        """Do something to jobs by a function that returns their ids, and have the audit know.
+
+        What was done is returned, also if the audit cannot be told: that is in the log.
+        """
         _who(new.who)
         store = self._app.store
         id = await store.begin_action(new)
@@ -110,8 +117,11 @@ class Actions:
         except (Exception, CancelledError) as error:
             await store.end_action(id, ActionState.FAILED, f"{type(error).__name__}: {error}")
             raise
-        await store.advance_action(id, Came(len(done), len(done)))
-        await store.end_action(id, ActionState.DONE)
+        try:
+            await store.advance_action(id, Came(len(done), len(done)))
+            await store.end_action(id, ActionState.DONE)
+        except StoreError as error:  # what is done is done, and whoever did it has to know
+            log.error("the audit does not have that action %d is done", id, exc_info=error)
         return done
 
     async def astop(self, id: int) -> bool:
@@ -139,19 +149,18 @@ class Actions:
         self, text: str | None, ids: tuple[int, ...] | None, batch: int
     ) -> AsyncIterator[tuple[JobFilter, Sequence[int]]]:
         """Yield filters of some jobs each, with the ids of these."""
+        which = parse(text or "").at(datetime.now(UTC), limit=None)
         if ids is not None:
             for first in range(0, len(ids), batch):
                 some = ids[first : first + batch]
-                yield JobFilter(ids=some, limit=None), some
+                yield replace(which, ids=some), some
             return
-        which = parse(text or "").at(datetime.now(UTC), limit=None)
         before: int | None = None
         while True:
             found, before = await self._app.store.matching_ids(which, before=before, size=batch)
             if found:
-                # Not by their ids: whoever names jobs means them, also for a second redrive.
-                span = Term(Aspect.ID, (Between(min(found), max(found)),))
-                yield replace(which, terms=(*(which.terms or ()), span)), found
+                # Not as `ids`: whoever names jobs means them, also for a second redrive.
+                yield replace(which, among=tuple(found)), found
             if before is None:
                 return
 
@@ -174,20 +183,25 @@ class Actions:
         why = Counter(came.why)
         if len(done) < len(found):
             left = found if action.kind is ActionKind.REDRIVE else [*{*found} - {*done}]
-            why.update(await self._states(left, len(found) - len(done)))
+            asked = JobFilter(ids=tuple(left), limit=None)
+            if which.ids is not None:  # of others than the filter means nothing is told
+                asked = replace(asked, terms=which.terms)
+            why.update(await self._states(asked, len(left), len(found) - len(done)))
         return Came(came.matched + len(found), came.done + len(done), dict(why))
 
-    async def _states(self, left: Sequence[int], number: int) -> Counter[str]:
+    async def _states(self, left: JobFilter, asked: int, number: int) -> Counter[str]:
         """Return how many were passed over, by the state that they are in now."""
-        found = await self._app.store.jobs(JobFilter(ids=tuple(left), limit=None))
-        states = Counter(str(each.state) for each in found)
-        if gone := len(left) - len(found):
-            states["gone"] = gone
+        found = await self._app.store.states(left)
+        states = Counter({str(state): jobs for state, jobs in found.items()})
+        if missing := asked - states.total():
+            states["gone" if left.terms is None else "not matching"] = missing
         return states if states.total() == number else Counter({"not possible": number})
 
 
-def _text(which: str | Filter | None) -> str:
+def _text(which: str | Filter | None, *, needed: bool) -> str | None:
     found = which if isinstance(which, Filter) else parse("" if which is None else which)
+    if not found and not needed:
+        return None
     if not found:
         raise InvalidFilter(
             "neither ids nor a filter is given, which would mean every job; give a filter, such as"

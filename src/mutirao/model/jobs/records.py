@@ -135,6 +135,7 @@ class JobFilter:
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
     terms: tuple[Term, ...] | None = None  # of a text, which have to fit as well
+    among: tuple[int, ...] | None = None  # found before, no others; unlike `ids` it names none
     limit: int | None = 100
 
     def __post_init__(self) -> None:

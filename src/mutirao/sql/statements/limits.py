@@ -88,6 +88,12 @@ def listed(conn: Connection) -> list[LimitRecord]:
     return [LimitRecord(**row._asdict() | {"origin": _origin(row.origin)}) for row in rows]
 
 
+def paused_queues(conn: Connection) -> list[str]:
+    """List the queues that are paused, by name: all of each. A single statement."""
+    whole = select(limit.c.queue).where(limit.c.by.is_(None), limit.c.queue != "")
+    return sorted({*conn.scalars(whole.where(limit.c.most == 0))})
+
+
 def _origin(said: str) -> LimitOrigin:
     """Return who made a limit: a command, if somebody wrote something else into the row."""
     return LimitOrigin(said) if said in [*LimitOrigin] else LimitOrigin.COMMAND

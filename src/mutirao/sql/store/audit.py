@@ -3,6 +3,7 @@
 from datetime import datetime
 
 from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
+from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.dialects.base import Dialect
@@ -22,6 +23,10 @@ class SqlAudit:
     ) -> tuple[list[int], int | None]:
         """Return the ids of the newest jobs that match, and where to go on."""
         return await self._runner.run(paging.ids, which, before, size)
+
+    async def states(self, which: JobFilter) -> dict[JobState, int]:
+        """Count the jobs that match, by their state."""
+        return await self._runner.read(for_people(audit.states), which)
 
     async def delete(self, which: JobFilter) -> list[int]:
         """Delete finished jobs."""

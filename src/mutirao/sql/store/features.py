@@ -170,6 +170,10 @@ class SqlRecords:
         """List the limits."""
         return await self._runner.read(for_people(limits.listed))
 
+    async def paused_queues(self) -> list[str]:
+        """List the queues that are paused."""
+        return await self._runner.read(for_people(limits.paused_queues))
+
     # Topics
 
     async def put_subscription(

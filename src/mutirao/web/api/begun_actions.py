@@ -1,18 +1,43 @@
-"""The beginning of an action on many jobs: its end, if that comes soon, or else its id.
+"""The beginning of an action on many jobs, of the API and of pages: it goes on behind these.
 
-It goes on behind the API, as those of pages do.
+By a filter, the number has to be what somebody saw. Whoever begins it learns its end, if that comes
+soon, or else its id.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from mutirao.client.reading import Reading
 from mutirao.model.audit.actions import AuditRecord, Came
+from mutirao.model.filters.filter import Filter
+from mutirao.web.api.problems import Conflict
 from mutirao.web.background import Background
 
+MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
+MOST_TOLD = 10_000  # jobs that are counted where another number was expected
+MOST_WINDOWS = 500  # of 20,000 jobs each, that are looked at for the number of an action
 PATIENCE = 1.0  # seconds in which whoever asked waits for the end
 
 Progress = Callable[[int, Came], object]
 Run = Callable[[Progress], Awaitable[AuditRecord]]
+
+
+async def check_expected(reading: Reading, which: Filter, expected: int) -> None:
+    """Raise Conflict if another number of jobs matches than was seen, or nobody can say so."""
+    most = max(expected + 1, MOST_TOLD)
+    counted = await reading.ahow_many(which, most=most, windows=MOST_WINDOWS)
+    if counted.jobs == expected and not counted.at_least:
+        return
+    if counted.at_least and counted.jobs <= expected:
+        raise Conflict(
+            "TooManyJobs", "too many jobs had to be looked at; narrow the filter, such as by id:"
+        )
+    raise Conflict(
+        "OtherNumber",
+        f"{'at least ' if counted.at_least else ''}{counted.jobs:,} jobs match now, and"
+        f" {expected:,} were expected; look at them again. Nothing was done",
+        matched=counted.jobs,
+    )
 
 
 async def begin(background: Background, run: Run) -> AuditRecord | int:

@@ -28,7 +28,7 @@ from mutirao.model.jobs.records import JobFilter
 from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Access, Permission
-from mutirao.web.api.begun_actions import Progress, begin
+from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
 from mutirao.web.api.call import ApiCall, UnreadableRequest
 from mutirao.web.api.enqueue import Moment, Seconds
 from mutirao.web.api.jobs import CursorText, FilterText
@@ -37,8 +37,6 @@ from mutirao.web.api.problems import Conflict
 from mutirao.web.api.values import Id, IdText, copied, id_of
 
 BATCH = 500  # jobs of a transaction
-MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
-MOST_TOLD = 10_000  # jobs that are counted where another number was expected
 
 
 class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
@@ -109,7 +107,7 @@ async def act(call: ApiCall) -> Answered:
     async def run(progress: Progress) -> AuditRecord:
         return await call.desk.actions.arun(
             action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
-            progress=progress,
+            progress=progress, is_stopping=call.site.background.is_closing,
         )  # fmt: skip
 
     if call.site.background.is_full:
@@ -117,7 +115,7 @@ async def act(call: ApiCall) -> Answered:
             "TooManyActions", "as many actions run as may; begin this one later", status=429
         )
     begun = await begin(call.site.background, run)
-    record = begun if isinstance(begun, AuditRecord) else await _found(call, begun)
+    record = begun if isinstance(begun, AuditRecord) else await _known(call, begun)
     where = {"location": call.url(f"{PREFIX}/actions/{record.id}")}
     return Answered(_record(call, record), 202 if record.finished_at is None else 200, where)
 
@@ -147,11 +145,30 @@ async def stop_action(call: ApiCall) -> Answered:
 
 async def _found(call: ApiCall, id: int) -> AuditRecord:
     """Return an action; who sees only some jobs sees those of their own."""
-    found = await call.desk.actions.aget(id)
-    own = found is not None and found.who == call.access.user
-    if found is None or (call.access.only and not own):
-        raise Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+    found = await _known(call, id)
+    if call.access.only and not _is_own(call.access, found):
+        raise _unknown(id)
     return found
+
+
+async def _known(call: ApiCall, id: int) -> AuditRecord:
+    found = await call.desk.actions.aget(id)
+    if found is None:
+        raise _unknown(id)
+    return found
+
+
+def _unknown(id: int) -> Conflict:
+    return Conflict("UnknownAction", f"there is no action {id} that you may see", status=404)
+
+
+def _is_own(access: Access, record: AuditRecord) -> bool:
+    """Return whether it is an action of that name, on jobs of which all are seen.
+
+    Several may have one name, or none: its filter has all terms of the one that they have.
+    """
+    acted, seen = parse(record.filter or "").terms, parse(access.only).terms
+    return record.who == _who(access) and {*map(str, seen)} <= {*map(str, acted)}
 
 
 def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
@@ -182,18 +199,19 @@ def _action(body: ActionBody) -> Action:
 
 
 async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[int, ...] | None]:
-    """Return the filter of the jobs, or their ids; of those that whoever acts may see."""
+    """Return the filter of the jobs and their ids, if they are named; of those that are seen."""
     by_ids = body.ids is not None
     if by_ids == (body.filter is not None) or by_ids == (body.expected is not None):
         raise UnreadableRequest("give either `ids`, or `filter` with `expected`", place="body")
     if body.ids is not None:
-        return None, await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+        ids = await _visible(call, tuple(dict.fromkeys(_ids(body.ids))))
+        return call.filter("") or None, ids
     if not parse(body.filter or ""):
         raise UnreadableRequest(
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"
         )
     which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
-    await _check_expected(call, which, body.expected or 0)
+    await check_expected(call.desk.reading, which, body.expected or 0)
     return which, None
 
 
@@ -202,7 +220,7 @@ async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
     if not call.access.only:
         return ids
     wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
-    seen = {each.id for each in await call.desk.store.jobs(wanted)}
+    seen = {*(await call.desk.store.matching_ids(wanted, size=len(ids)))[0]}
     if not seen:
         raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
     return tuple(each for each in ids if each in seen)
@@ -214,22 +232,6 @@ def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
     if kind is ActionKind.REDRIVE and not said:
         return which.having("state", JobState.DEAD)
     return which
-
-
-async def _check_expected(call: ApiCall, which: Filter, expected: int) -> None:
-    counted = await call.desk.reading.ahow_many(which, most=max(expected + 1, MOST_TOLD))
-    if counted.jobs == expected and not counted.at_least:
-        return
-    if counted.at_least and counted.jobs <= expected:
-        raise Conflict(
-            "TooManyJobs", "too many jobs had to be looked at; narrow the filter, such as by id:"
-        )
-    raise Conflict(
-        "OtherNumber",
-        f"{'at least ' if counted.at_least else ''}{counted.jobs:,} jobs match now, and"
-        f" {expected:,} were expected; look at them again. Nothing was done",
-        matched=counted.jobs,
-    )
 
 
 def _ids(given: Collection[str | int]) -> list[int]:

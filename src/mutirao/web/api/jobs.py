@@ -22,7 +22,7 @@ from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import IdText, copied, due, id_text
 from mutirao.web.showing import CUT
 
-MOST_JOBS, MOST_COUNTED = 500, 100_000
+MOST_JOBS, MOST_COUNTED = 100, 100_000
 LONGEST_ERROR = 1_000  # characters, in a list
 
 FilterText = Annotated[

@@ -110,11 +110,8 @@ async def resume(call: ApiCall) -> Answered:
 async def _queues(call: ApiCall) -> list[QueueAnswer]:
     readings, desk = call.site.readings, call.desk
     counted = _by_queue(await readings.get("figures", desk.reading.afigures))
-    limits = await readings.get("limits", desk.limits.alist)
+    paused = await readings.get("paused", desk.limits.apaused_queues)
     workers = await readings.get("workers", desk.aworkers)
-    paused = {
-        each.queue for each in limits if each.paused and each.queue is not None and each.by is None
-    }
     served = {name for each in workers if each.alive for name in each.queues or ()}
     return [
         QueueAnswer(

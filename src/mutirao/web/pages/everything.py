@@ -9,7 +9,8 @@ from mutirao.web.forms import Misread
 from mutirao.web.page import SitePage
 from mutirao.web.visit import Visit
 
-COUNTED = 10_000
+COUNTED = 10_000  # jobs
+WINDOWS = 25  # of 20,000 jobs each, that are looked at
 
 
 async def show(visit: Visit) -> Response:
@@ -18,7 +19,9 @@ async def show(visit: Visit) -> Response:
     wanted = parse(visit.query.text("q"))
     if not wanted:
         raise Misread("refused.no_filter")
-    number = await visit.desk.reading.ahow_many(wanted + parse(visit.access.only), most=COUNTED)
+    number = await visit.desk.reading.ahow_many(
+        wanted + parse(visit.access.only), most=COUNTED, windows=WINDOWS
+    )
     back = visit.url("jobs", {"q": str(wanted)}) if visit.access.only else visit.url("audit")
     return visit.page(
         "everything.html", text=str(wanted), number=number, commands=EVERYTHING, back=back

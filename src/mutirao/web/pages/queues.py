@@ -37,9 +37,8 @@ async def queues_of(visit: Visit) -> list[Queue]:
         queue.at_least = queue.at_least or each.at_least
         if each.state is JobState.READY and each.oldest is not None:
             queue.oldest = max(0.0, (visit.now - each.oldest).total_seconds())
-    for limit in await readings.get("limits", desk.limits.alist):
-        if limit.paused and limit.queue is not None and limit.by is None:
-            found.setdefault(limit.queue, Queue(limit.queue)).paused = True
+    for name in await readings.get("paused", desk.limits.apaused_queues):
+        found.setdefault(name, Queue(name)).paused = True
     for worker in await readings.get("workers", desk.aworkers):
         for name in worker.queues or () if worker.alive else ():
             found.setdefault(name, Queue(name))

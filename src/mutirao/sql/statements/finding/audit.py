@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, insert, select, true, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, true, update
 
 from mutirao.model.audit.actions import (
     MAX_ERROR,
@@ -15,7 +15,7 @@ from mutirao.model.audit.actions import (
     Came,
     NewAction,
 )
-from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES
+from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.row_json import read_list, read_object
 from mutirao.sql.dialects.base import Dialect
@@ -48,6 +48,13 @@ def remove(conn: Connection, which: JobFilter) -> list[int]:
     if gone:
         job_admin.forget(conn, gone)
     return gone
+
+
+def states(conn: Connection, which: JobFilter) -> dict[JobState, int]:
+    """Count the jobs that match, by their state. A single statement."""
+    state = views.jobs.c.state
+    counted = select(state, func.count()).where(matching(conn, which)).group_by(state)
+    return {JobState(said): jobs for said, jobs in conn.execute(counted)}
 
 
 def begin(conn: Connection, dialect: Dialect, new: NewAction, now: datetime | None) -> int:
@@ -101,10 +108,14 @@ def end(
 
 
 def stop(conn: Connection, id: int) -> bool:
-    """Ask an action to stop; return whether it runs."""
+    """Ask an action to stop; return whether it runs. One that is lost does not."""
+    said = views.audit.c
+    runs = select(said.id).where(said.id == id, said.state == str(ActionState.RUNNING))
+    if conn.scalars(runs).first() is None:
+        return False
     running = and_(_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
     conn.execute(update(tables.action).where(running).values(stop=true()))
-    return conn.scalars(select(_ROW.id).where(running)).first() is not None
+    return True
 
 
 def listed(conn: Connection, before: int | None, limit: int, id: int | None) -> list[AuditRecord]:

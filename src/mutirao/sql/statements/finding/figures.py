@@ -26,6 +26,7 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.statements.finding.paging import PATIENCE
+from mutirao.sql.statements.limits import paused_queues
 
 COUNTED = 20_000  # live jobs; and attempts that are not added up, of all outcomes together
 LATELY = timedelta(minutes=3)  # so old may be what a worker has counted
@@ -58,12 +59,7 @@ def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
 
 
 def _live(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
-    live, limit = tables.live.c, tables.limit.c
-    paused = set(
-        conn.scalars(
-            select(limit.queue).where(limit.most == 0, limit.by.is_(None), limit.queue != "")
-        )
-    )
+    live, paused = tables.live.c, {*paused_queues(conn)}
     kind = case(
         (live.worker.is_not(None), "running"),
         (live.run_at >= PARKED, "parked"),

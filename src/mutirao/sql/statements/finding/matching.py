@@ -66,6 +66,8 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         conditions.append(is_one_of(view.queue, which.queues))
     if which.ids is not None:
         conditions.append(admin.among(view.id, which.ids))
+    if which.among is not None:
+        conditions.append(admin.among(view.id, which.among))
     if which.tag is not None:
         conditions.append(admin.has_tag(view.tags, which.tag))
     conditions += [view.id.in_(ids) for ids in _found_by_index(which)]
@@ -95,7 +97,7 @@ def _each(dialect: Dialect, term: Term) -> Iterator[ColumnElement[bool]]:
             for value in exact:
                 yield _has_argument(dialect, _VIEW.args, term.name, value)
         case Aspect.KEY | Aspect.GRAPH:
-            yield _VIEW.id.in_(_ids_by(dialect, term))
+            yield _VIEW.id.in_(ids_by(dialect, term))
         case Aspect.TAG:
             yield from (dialect.has_tag(_VIEW.tags, str(each)) for each in exact)
             yield from (dialect.has_tag_like(_VIEW.tags, _pattern(each)) for each in others)
@@ -115,7 +117,7 @@ def _each(dialect: Dialect, term: Term) -> Iterator[ColumnElement[bool]]:
             yield from _numbers(_NUMBERS[aspect], term)
 
 
-def _ids_by(dialect: Dialect, term: Term) -> Select[int]:
+def ids_by(dialect: Dialect, term: Term) -> Select[int]:
     """Return a query of the ids of jobs with what an index of another table knows."""
     if term.aspect is Aspect.GRAPH:
         step = tables.step.c

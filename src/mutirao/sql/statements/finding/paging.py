@@ -1,20 +1,25 @@
 """Pages of jobs, and bounded counts: nothing looks at more than `LOOKED_AT` jobs.
 
-Where few are live, or few have died, a filter of such states looks at these alone. Otherwise only a
-window of the newest ids is searched, and the next page goes on below it. A database cannot be told
-to stop looking; a window of ids it understands.
+Where few are live, few have died, or few have a key or are of a graph, a filter of these looks at
+them alone. Otherwise only a window of the newest ids is searched, within the ids that the filter
+says, and the next page goes on below it. A database cannot be told to stop looking; a window of ids
+it understands.
 """
+
+from collections.abc import Iterator
+from typing import NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
 from sqlalchemy.sql.elements import ColumnElement
 from sqlalchemy.sql.util import ClauseAdapter
 
+from mutirao.model.filters.conditions import Aspect, Between, Exactly, Term
 from mutirao.model.jobs.job import FINAL_STATES, JobState
-from mutirao.model.jobs.records import JobFilter
+from mutirao.model.jobs.records import MAX_INTEGER, JobFilter
 from mutirao.model.reading.figures import Counted, Page, cursor_of
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
-from mutirao.sql.statements.finding.matching import is_in, matching
+from mutirao.sql.statements.finding.matching import ids_by, is_in, matching
 from mutirao.sql.statements.records import JOB_COLUMNS, to_record
 
 LOOKED_AT = 20_000  # jobs, by each of two statements
@@ -22,19 +27,32 @@ PATIENCE = 10.0  # seconds of a statement
 _FAILED = frozenset({JobState.DEAD, JobState.CANCELLED})
 
 
+class _Window(NamedTuple):
+    """Between which ids is looked, without these two; `more`: there are jobs below it."""
+
+    low: int | None = None
+    before: int | None = None
+    more: bool = False
+
+    @property
+    def next(self) -> int | None:
+        """The id below which the next window begins; None: there is none."""
+        return self.low + 1 if self.more and self.low is not None else None
+
+
 def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> Page:
     """Return the next jobs that match. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
-    low = _window(conn, which, before)
-    newest = _newest(conn, which, low, before).limit(size + 1)
+    window = _window(conn, which, before)
+    newest = _newest(conn, which, window).limit(size + 1)
     found = conn.scalars(newest).all()
     shown = select(*JOB_COLUMNS).where(dialect_of(conn.dialect).among(views.jobs.c.id, found))
     rows = conn.execute(shown.order_by(views.jobs.c.id.desc())).all() if found else []
     jobs = tuple(to_record(row) for row in rows if len(found) <= size or row.id != found[-1])
     if len(found) > size:
         return Page(jobs=jobs, next=cursor_of(found[-1] + 1), searched_all=True)
-    further = None if low is None else cursor_of(low + 1)
-    return Page(jobs=jobs, next=further, searched_all=low is None)
+    further = None if window.next is None else cursor_of(window.next)
+    return Page(jobs=jobs, next=further, searched_all=not window.more)
 
 
 def ids(
@@ -42,32 +60,30 @@ def ids(
 ) -> tuple[list[int], int | None]:
     """Return the ids of the next jobs that match, and the id below which more may be."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
-    low = _window(conn, which, before)
-    found = [*conn.scalars(_newest(conn, which, low, before).limit(size))]
-    if len(found) == size:
-        return found, found[-1]
-    return found, None if low is None else low + 1
+    window = _window(conn, which, before)
+    found = [*conn.scalars(_newest(conn, which, window).limit(size))]
+    return found, found[-1] if len(found) == size else window.next
 
 
 def how_many(conn: Connection, which: JobFilter, most: int) -> Counted:
     """Count the jobs that match, up to `most`. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
-    low = _window(conn, which, None)
-    some = _newest(conn, which, low, None).limit(most + 1).subquery()
+    window = _window(conn, which, None)
+    some = _newest(conn, which, window).limit(most + 1).subquery()
     found = conn.scalars(select(func.count()).select_from(some)).one()
-    return Counted(min(found, most), at_least=found > most or low is not None)
+    return Counted(min(found, most), at_least=found > most or window.more)
 
 
-def _newest(conn: Connection, which: JobFilter, low: int | None, before: int | None) -> Select[int]:
-    """Return a query of the ids of jobs that match, newest first; `low`: only above this one.
+def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
+    """Return a query of the ids of jobs that match in a window, newest first.
 
     What is in the window is found first, where the database would rather look for the few that
     match: it expects them anywhere.
     """
-    fits, between = matching(conn, which), _between(low, before)
+    fits, between = matching(conn, which), _between(window)
     of_state = [] if which.any_state is None else [is_in(which.any_state)]
     fenced = dialect_of(conn.dialect).fenced(select(views.jobs).where(*between, *of_state))
-    if low is None or fenced is None:
+    if window.low is None or fenced is None:
         id = views.jobs.c.id
         return select(id).where(fits, *between).order_by(id.desc())
     looked = fenced.subquery("looked")
@@ -76,27 +92,71 @@ def _newest(conn: Connection, which: JobFilter, low: int | None, before: int | N
     )
 
 
-def _between(low: int | None, before: int | None) -> list[ColumnElement[bool]]:
+def _between(window: _Window) -> list[ColumnElement[bool]]:
     id = views.jobs.c.id
-    bounds = [] if low is None else [id > low]
-    return bounds if before is None else [*bounds, id < before]
+    bounds = [] if window.low is None else [id > window.low]
+    return bounds if window.before is None else [*bounds, id < window.before]
 
 
-def _window(conn: Connection, which: JobFilter, before: int | None) -> int | None:
-    """Return the id above which is looked; None: at all, as an index knows the few."""
-    if which.named or which.fingerprint is not None or which.key is not None or which.graph:
-        return None
+def _window(conn: Connection, which: JobFilter, before: int | None) -> _Window:
+    """Return where is looked: everywhere, as an index knows the few, or at the newest ids."""
+    if which.named or any(_few(conn, each) for each in _known_by_index(conn, which)):
+        return _Window(before=before)
+    low, before = _said(which, before)
+    live = which.any_state is not None and not which.any_state & FINAL_STATES
+    column = tables.live.c.id if live else tables.job.c.id
+    below = [] if before is None else [column < before]
+    above = [] if low is None else [column > low]
+    newest = select(column).where(and_(True, *below, *above)).order_by(column.desc())
+    last = conn.scalars(newest.offset(LOOKED_AT).limit(1)).first()
+    return _Window(low, before) if last is None else _Window(last, before, more=True)
+
+
+def _said(which: JobFilter, before: int | None) -> tuple[int | None, int | None]:
+    """Return the ids between which a filter says that its jobs are, below `before`."""
+    low: int | None = None
+    for each in which.terms or ():
+        if each.aspect is not Aspect.ID or each.negated:
+            continue
+        lows, highs = zip(*map(_bounds, each.values), strict=True)
+        if None not in lows:
+            low = min(max(min(lows) - 1, low or 0), MAX_INTEGER)
+        if None not in highs and max(highs) < MAX_INTEGER:
+            before = max(highs) + 1 if before is None else min(before, max(highs) + 1)
+    return low, before
+
+
+def _bounds(value: object) -> tuple[int | None, int | None]:
+    match value:
+        case Exactly(int(id)):
+            return id, id
+        case Between(int() | None as low, int() | None as high):
+            return low, high
+    raise AssertionError(f"{value!r} is no id")
+
+
+def _known_by_index(conn: Connection, which: JobFilter) -> Iterator[Select[int]]:
+    """Yield queries of jobs that an index knows, among which are all that match."""
+    job, step, ended = tables.job.c, tables.step.c, tables.attempt.c
+    if which.fingerprint is not None:
+        yield select(job.id).where(job.fingerprint == which.fingerprint)
+    if which.key is not None:
+        yield select(job.id).where(job.key == which.key)
+    if which.graph is not None:
+        yield select(step.job).where(step.graph == which.graph)
+    yield from (
+        ids_by(dialect_of(conn.dialect), each) for each in which.terms or () if _is_exact(each)
+    )
     states = which.any_state
     if states and states <= _FAILED:
-        ended = tables.attempt
         chosen = [str(each) for each in sorted(states)]
-        if _few(conn, select(ended.c.job).where(ended.c.outcome.in_(chosen))):
-            return None
-    live = states is not None and not states & FINAL_STATES
-    column = tables.live.c.id if live else tables.job.c.id
-    below = and_(True, *([] if before is None else [column < before]))
-    last = select(column).where(below).order_by(column.desc()).offset(LOOKED_AT).limit(1)
-    return conn.scalars(last).first()
+        yield select(ended.job).where(ended.outcome.in_(chosen))
+
+
+def _is_exact(term: Term) -> bool:
+    """Return whether a term names keys or graphs, as an index has them."""
+    by_index = term.aspect in (Aspect.KEY, Aspect.GRAPH) and not term.negated
+    return by_index and all(isinstance(each, Exactly) for each in term.values)
 
 
 def _few(conn: Connection, candidates: Select[int]) -> bool:
