@@ -7,12 +7,15 @@ be looked at is not shown at all.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 BLANK = "•••"
 DEEPEST = 40  # levels of objects and lists
 LONGEST_TEXT = 50_000  # characters of one text that are looked at
+LONGEST_WORD = 4_000  # characters that are left out where a text is cut within a word
+MOST_ITEMS, MOST_CHARACTERS = 2_000, 200_000  # of one value that are looked at
 
 # The words of a name, by which its value is a secret: user_password, apiKey, X-Auth-Token.
 _SECRET_WORDS = frozenset({
@@ -58,6 +61,20 @@ _SHAPES = re.compile(
     re.DOTALL,
 )
 
+_TO_SPACE = re.compile(r"\S*")
+
+
+@dataclass(slots=True)
+class _Left:
+    """How much of a value may still be looked at."""
+
+    items: int
+    characters: int
+
+    @property
+    def is_used(self) -> bool:
+        return self.items < 0 or self.characters < 0
+
 
 class Blanking:
     """The rule, with more names whose values are secrets.
@@ -77,29 +94,66 @@ class Blanking:
         pairs = pairwise(words)
         return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairs)
 
-    def value(self, given: Any, deep: int = 0) -> Any:
-        """Return a value of JSON with secrets blanked; numbers and booleans of such names, too."""
-        if isinstance(given, str):
-            return self.text(given)
-        if deep >= DEEPEST and isinstance(given, Mapping | list | tuple):
+    def value(
+        self, given: Any, *, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
+    ) -> Any:
+        """Return a value of JSON with secrets blanked; numbers and booleans of such names, too.
+
+        Parameters:
+            given: the value.
+            items: how many values within it are looked at; the rest is blanked as one.
+            characters: how many of its texts and names are looked at; the rest is blanked, too.
+        """
+        return self._value(given, _Left(items, characters), 0)
+
+    def _value(self, given: Any, left: _Left, deep: int) -> Any:
+        left.items -= 1
+        if left.is_used or (deep >= DEEPEST and isinstance(given, Mapping | list | tuple)):
             return BLANK
+        if isinstance(given, str):
+            return self._text(given, left)
         if isinstance(given, Mapping):
-            return {
-                self.text(str(name)): BLANK
-                if self.is_secret(str(name)) and each not in (None, "")
-                else self.value(each, deep + 1)
-                for name, each in given.items()
-            }
+            return self._mapping(given, left, deep)
         if isinstance(given, Sequence):
-            return [self.value(each, deep + 1) for each in given]
+            return self._list(given, left, deep)
         return given
 
-    def text(self, given: str) -> str:
-        """Return a text with what looks like a secret in it blanked; a very long one cut first."""
-        looked_at = given[:LONGEST_TEXT]
+    def _mapping(self, given: Mapping[Any, Any], left: _Left, deep: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, each in given.items():
+            shown = self._text(str(name), left)
+            if left.is_used:
+                found[BLANK] = BLANK
+                break
+            secret = self.is_secret(str(name)) and each not in (None, "")
+            found[shown] = BLANK if secret else self._value(each, left, deep + 1)
+        return found
+
+    def _list(self, given: Sequence[Any], left: _Left, deep: int) -> list[Any]:
+        found: list[Any] = []
+        for each in given:
+            found.append(self._value(each, left, deep + 1))
+            if left.is_used:
+                break
+        return found
+
+    def _text(self, given: str, left: _Left) -> str:
+        shown = self.text(given, max(0, min(LONGEST_TEXT, left.characters)))
+        left.characters -= len(given)
+        return shown
+
+    def text(self, given: str, longest: int = LONGEST_TEXT) -> str:
+        """Return a text with what looks like a secret in it blanked; a very long one cut first.
+
+        Parameters:
+            given: the text.
+            longest: the characters after which it is cut.
+        """
+        looked_at = given[:longest]
         if len(looked_at) < len(given):
             # A secret may stand across the cut: the last word is left out with the rest.
-            looked_at = re.sub(r"\S{0,4000}\Z", "", looked_at) + "…"
+            word = _TO_SPACE.match(looked_at[: -LONGEST_WORD - 1 : -1])
+            looked_at = looked_at[: len(looked_at) - (word.end() if word else 0)] + "…"
         text = _SHAPES.sub(BLANK, looked_at)
         text = _IN_URL.sub(rf"\g<name>{BLANK}@", text)
         text = _AUTHORIZATION.sub(rf"\g<name>{BLANK}", text)

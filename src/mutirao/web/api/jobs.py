@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Meta
 
 from mutirao.errors import UnknownJob
+from mutirao.model.blanking import LONGEST_TEXT, MOST_CHARACTERS, MOST_ITEMS
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import AttemptRecord, JobRecord
@@ -24,6 +25,7 @@ from mutirao.web.showing import CUT
 
 MOST_JOBS, MOST_COUNTED = 500, 100_000
 LONGEST_ERROR = 1_000  # characters, in a list
+LIST_ITEMS, LIST_CHARACTERS = 500, 10_000  # of each value that are shown, in a list
 
 FilterText = Annotated[
     str,
@@ -198,7 +200,7 @@ async def _check_visible(call: ApiCall, id: int) -> None:
 
 def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
     """Return a job of a list as whoever asks may see it; a long error is cut."""
-    fields = _fields(_Shown(call), job)
+    fields = _fields(_Shown(call, LIST_ITEMS, LIST_CHARACTERS), job)
     error = fields.pop("error")
     if error is not None and len(error) > LONGEST_ERROR:
         error = error[:LONGEST_ERROR] + CUT
@@ -208,18 +210,23 @@ def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
 class _Shown:
     """What whoever asks sees of what jobs carry."""
 
-    def __init__(self, call: ApiCall) -> None:
+    def __init__(
+        self, call: ApiCall, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
+    ) -> None:
         self.contents, self.blanking = call.access.contents, call.site.blanking
+        self.most = {"items": items, "characters": characters}
 
     def value(self, given: Any) -> Any:
-        return self.blanking.value(given) if self.contents else None
+        return self.blanking.value(given, **self.most) if self.contents else None
 
     def mapping(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.value(dict(given))
         return found
 
     def text(self, given: str | None) -> str | None:
-        return self.blanking.text(given) if self.contents and given is not None else None
+        if not self.contents or given is None:
+            return None
+        return self.blanking.text(given, min(LONGEST_TEXT, self.most["characters"]))
 
 
 def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
