@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from mutirao.web.access import Access
@@ -45,6 +47,14 @@ def test_tokens_stand_beside_a_password() -> None:
     assert credentials.access_of("Bearer b7c1f0aa55e2") == Access.read("grafana")
     assert Credentials(tokens=ScopedTokens.parse(FILE))
     assert not Credentials()
+
+
+def test_who_has_the_one_token_has_no_other_name() -> None:
+    """Whoever has it could act in the name of somebody else otherwise."""
+    credentials = Credentials(user="ana", password="long enough pw", token="one-long-token")
+    for user in ("ana", "rui", ""):
+        given = base64.b64encode(f"{user}:one-long-token".encode()).decode()
+        assert credentials.access_of(f"Basic {given}") == Access.admin("token")
 
 
 def test_a_file_without_tokens_is_refused() -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
 from click.testing import CliRunner
+from starlette.requests import Request
 
 from mutirao.cli import main
 from mutirao.errors import ConfigurationError
+from mutirao.web.access import Permission
+from mutirao.web.credentials import (
+    MOST_OF_ADDRESS,
+    MOST_WAITING,
+    Credentials,
+    Door,
+    Unauthorized,
+)
 from mutirao.web.serving import ServingOptions, made
 from tests.integration.web.conftest import Browser, by_header
 from tests.support.dashboard import Shop
@@ -156,8 +166,6 @@ def test_what_cannot_be_served(shop: Shop, given: ServingOptions, problem: str) 
 )
 async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
     """A user with the password, or the token; a failure is answered late, but not the question."""
-    from mutirao.web.credentials import Credentials, Door
-
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -176,7 +184,7 @@ async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
 
 async def test_failures_are_slower_and_slower(shop: Shop) -> None:
     """Up to some seconds; whoever knows the password does not wait, and they are forgotten."""
-    from mutirao.web.credentials import LONGEST_WAIT, REMEMBERED_FOR, Credentials, Door
+    from mutirao.web.credentials import LONGEST_WAIT, REMEMBERED_FOR
 
     waits: list[float] = []
     now = [0.0]
@@ -194,6 +202,62 @@ async def test_failures_are_slower_and_slower(shop: Shop) -> None:
     await pages.get("/jobs", authorization="Bearer wrong")
     assert waits[8:] == [0.25]
     await site.desk.aclose()
+
+
+def asked_by(address: str, header: str) -> Request:
+    """Return a request from an address with an Authorization header."""
+    headers = [(b"authorization", header.encode())]
+    return Request({"type": "http", "headers": headers, "client": (address, 1)})
+
+
+@pytest.mark.parametrize(
+    ("addresses", "least"), [(1, MOST_OF_ADDRESS), (MOST_WAITING, MOST_WAITING)]
+)
+async def test_who_does_not_wait_tries_no_more(
+    addresses: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While failures wait, what has not fitted lately is not compared; what has is let in."""
+    compared: list[str] = []
+    fits = Credentials.fits
+
+    def counted(self: Credentials, header: str) -> str | None:
+        compared.append(header)
+        return fits(self, header)
+
+    monkeypatch.setattr(Credentials, "fits", counted)
+    over = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await over.wait()
+
+    door = Door(Credentials(token=TOKEN, user="rui", password=PASSWORD), lambda: 0.0, sleep)
+    known = asked_by("10.0.0.0", f"Bearer {TOKEN}")
+    assert (await door(known)).may(Permission.ADMIN)
+    async with asyncio.TaskGroup() as guesses:
+        guessed = [
+            guesses.create_task(_refused(door, f"10.0.0.{each % addresses}", f"Bearer {each}"))
+            for each in range(200)
+        ]
+        await asyncio.wait(guessed, return_when=asyncio.FIRST_COMPLETED)
+        assert len(compared) == 1 + least
+        assert (await door(known)).may(Permission.ADMIN)
+        right = asked_by("10.0.0.0", basic("rui", PASSWORD))
+        with pytest.raises(Unauthorized) as late:
+            await door(right)
+        assert late.value.late
+        if addresses == 1:
+            elsewhere = asked_by("10.0.0.1", basic("rui", PASSWORD))
+            assert (await door(elsewhere)).may(Permission.ADMIN)
+        over.set()
+    assert (await door(right)).may(Permission.ADMIN)
+    assert sum(each.result() for each in guessed) == 200 - least
+
+
+async def _refused(door: Door, address: str, header: str) -> bool:
+    """Ask as somebody who guesses; return whether it was not even compared."""
+    with pytest.raises(Unauthorized) as refused:
+        await door(asked_by(address, header))
+    return refused.value.late
 
 
 async def test_access_is_said_by_somebody(shop: Shop) -> None:
