@@ -116,11 +116,12 @@ class Site:
 
     def why(self, reason: Reason, visit: Visit) -> str:
         """Return why a job is not running, in words."""
-        return reasons.said(reason, visit.language, visit.now)
+        hidden = reasons.is_hidden(reason, visit.access)
+        return reasons.said(reason, visit.language, visit.now, hidden=hidden)
 
-    def jobs_in(self, reason: Reason) -> tuple[int, ...]:
-        """Return the jobs that a reason names."""
-        return reasons.jobs_in(reason)
+    def jobs_in(self, reason: Reason, visit: Visit) -> tuple[int, ...]:
+        """Return the jobs that a reason names, if whoever asks sees all jobs."""
+        return () if reasons.is_hidden(reason, visit.access) else reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page of a template that stands beside the pages."""

@@ -9,6 +9,7 @@ from urllib.parse import quote, unquote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from mutirao.model.blanking import BLANK
 from mutirao.model.filters.filter import Filter
 from mutirao.web.access import Access, Permission, asked
 from mutirao.web.forms import Fields, query_of
@@ -80,6 +81,12 @@ class Visit:
     def filter(self, text: str) -> Filter:
         """Read a filter; raise InvalidFilter if it is none, or asks for what is not shown here."""
         return asked(self.access, text, self.site.blanking)
+
+    def told(self, text: str | None) -> str:
+        """Return a text with what jobs carry in it, as whoever asks may see it."""
+        if not text:
+            return ""
+        return self.site.blanking.text(text) if self.access.contents else BLANK
 
     def url(self, page: str, query: Mapping[str, object] | None = None, /, **path: object) -> str:
         """Return the path of a page, without the name of the host."""

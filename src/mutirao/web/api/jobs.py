@@ -17,10 +17,12 @@ from mutirao.model.blanking import LONGEST_TEXT, MOST_CHARACTERS, MOST_ITEMS
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import AttemptRecord, JobRecord
+from mutirao.model.reading.standing import Reason
 from mutirao.web.access import Permission
 from mutirao.web.api.call import ApiCall
 from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import IdText, copied, due, id_text
+from mutirao.web.reasons import is_hidden
 from mutirao.web.showing import CUT
 
 MOST_JOBS, MOST_COUNTED = 500, 100_000
@@ -39,8 +41,9 @@ CursorText = Annotated[str, Meta(max_length=100, description="`next` of the page
 class JobAnswer(msgspec.Struct, kw_only=True):
     """A job. `run_at` is null while it waits for another job.
 
-    `redacted`: whether arguments, metadata, results and texts of errors are left out, as whoever
-    asks may not see them.
+    `redacted`: whether arguments, metadata, results, the key and texts of errors are left out, as
+    whoever asks may not see them. `graph`, `redrive_of` and `on_dead_of` are null to whoever sees
+    only some jobs.
     """
 
     id: IdText
@@ -167,9 +170,12 @@ async def explain_job(call: ApiCall) -> Answered:
     id = call.id()
     await _check_visible(call, id)
     found = await call.desk.reading.awhy(id)
-    return Answered(
-        ReasonList(reasons=[Why(kind=str(each.kind), text=each.text) for each in found])
-    )
+    told = [Why(kind=str(each.kind), text=_reason(call, each)) for each in found]
+    return Answered(ReasonList(reasons=told))
+
+
+def _reason(call: ApiCall, each: Reason) -> str:
+    return call.site.blanking.text(each.brief if is_hidden(each, call.access) else each.text)
 
 
 async def show_job(call: ApiCall) -> Answered:
@@ -214,6 +220,7 @@ class _Shown:
         self, call: ApiCall, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
     ) -> None:
         self.contents, self.blanking = call.access.contents, call.site.blanking
+        self.some = bool(call.access.only)
         self.most = {"items": items, "characters": characters}
 
     def value(self, given: Any) -> Any:
@@ -233,17 +240,19 @@ def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
     """Return what is not answered as it is."""
     return {
         **{name: id_text(getattr(job, name)) for name in _IDS},
+        **{name: None if shown.some else id_text(getattr(job, name)) for name in _OTHERS},
         "run_at": due(job.run_at),
         "args": shown.mapping(job.args),
         "metadata": shown.mapping(job.metadata),
-        "key": job.key and shown.blanking.text(job.key),
+        "key": shown.text(job.key),
         "error": shown.text(job.error),
         "progress_note": shown.text(job.progress_note),
         "redacted": not shown.contents,
     }
 
 
-_IDS = ("id", "worker", "graph", "redrive_of", "on_dead_of")
+_IDS = ("id", "worker")
+_OTHERS = ("graph", "redrive_of", "on_dead_of")  # which name jobs that are perhaps not to be seen
 
 
 def _attempt(shown: _Shown, each: AttemptRecord) -> AttemptAnswer:

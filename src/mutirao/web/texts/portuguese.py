@@ -322,6 +322,10 @@ PORTUGUESE: Mapping[str, str] = {
     "why.ahead": "{jobs} jobs da fila “{queue}” com a mesma prioridade estão antes dele.",
     "why.soon": "Deve começar, e é o primeiro da sua fila: o próximo worker com uma vaga livre"
     " o toma.",
+    "why.after.brief": "Vem depois de outros jobs, que não terminaram como devem.",
+    "why.key.brief": "Outro job com a mesma chave não terminou.",
+    "why.limit.brief": "O limite “{limit}” não deixa iniciar mais jobs agora.",
+    "why.ahead.brief": "Outros jobs da fila “{queue}” com a prioridade dele vêm antes dele.",
     "nav.audit": "Auditoria",
     "do.delete": "Apagar",
     "audit.what": "O quê",
