@@ -158,6 +158,8 @@ async def _change(visit: Visit, form: Fields) -> Notice:
     if priority := form.text("priority", 10):
         new["priority"] = _whole(priority)
     if queue := form.text("queue", 200):
+        if visit.access.only:  # it would go where whoever acts may not reach
+            return Notice("failed.other_queue")
         new["queue"] = queue
     if delay := form.text("delay", 20):
         try:

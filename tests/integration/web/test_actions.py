@@ -154,6 +154,19 @@ async def test_a_command_does_not_reach_jobs_that_are_not_seen(
     assert (await shop.app.ajob(shop.blocked)).state is JobState.BLOCKED
 
 
+async def test_no_job_is_moved_to_where_it_is_not_seen(browser: Browser, shop: Shop) -> None:
+    """Who sees only the jobs of a queue changes all else of them."""
+    await browser.post("/act/change", "mail", id=shop.scheduled, queue="stock", priority=7)
+    assert "moves none to another queue" in await told(browser, "mail")
+    assert (await shop.app.ajob(shop.scheduled)).priority == 0
+    for path in ("/jobs", f"/jobs/{shop.scheduled}"):
+        assert 'name="queue"' not in await browser.page(path, "mail")
+        assert 'name="queue"' in await browser.page(path, "act")
+    await browser.post("/act/change", "mail", id=shop.scheduled, priority=7)
+    found = await shop.app.ajob(shop.scheduled)
+    assert (found.queue, found.priority) == ("mail", 7)
+
+
 @pytest.mark.parametrize(
     ("name", "form"),
     [

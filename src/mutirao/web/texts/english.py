@@ -174,6 +174,7 @@ ENGLISH: Mapping[str, str] = {
     "failed.cancel": "Nothing was cancelled: the jobs have ended, or are not there.",
     "failed.redrive": "Nothing was enqueued: the jobs have not ended, or are not there.",
     "failed.change": "Nothing was changed: the jobs run, have ended, or are not there.",
+    "failed.other_queue": "Who sees only some jobs moves none to another queue.",
     "failed.no_change": "Nothing was changed: give a priority, a queue or a time.",
     "failed.told": "It was refused: {detail}",
     "failed.refused": "It was refused.",

@@ -175,6 +175,7 @@ PORTUGUESE: Mapping[str, str] = {
     "failed.cancel": "Nada foi cancelado: os jobs terminaram, ou não existem.",
     "failed.redrive": "Nada foi reenfileirado: os jobs não terminaram, ou não existem.",
     "failed.change": "Nada foi alterado: os jobs estão em execução, terminaram, ou não existem.",
+    "failed.other_queue": "Quem vê só alguns jobs não move nenhum para outra fila.",
     "failed.no_change": "Nada foi alterado: dê uma prioridade, uma fila ou um tempo.",
     "failed.told": "Foi recusado: {detail}",
     "failed.refused": "Foi recusado.",
