@@ -218,3 +218,22 @@ async def test_the_way_back_leads_nowhere_else(browser: Browser, shop: Shop, bac
     """Whatever the form says, it ends on a page of the dashboard."""
     answer = await browser.post("/act/retry", id=shop.scheduled, back=back)
     assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("back", "to"),
+    [
+        ("/jobs?q=" + "%C3%A9" * 400, "/jobs?q=" + "%C3%A9" * 400),
+        ("/jobs?q=" + "%C3%A9" * 2_000, "/"),
+        ("/jobs\x00", "/"),
+    ],
+)
+async def test_a_long_way_back_refuses_nothing(
+    browser: Browser, shop: Shop, back: str, to: str
+) -> None:
+    """What was done is told, on the page it came from, or on the first one."""
+    for path, form in (("/act/cancel", {"id": shop.scheduled}), ("/preferences", {})):
+        answer = await browser.post(path, back=back, **form)
+        assert (answer.status_code, answer.headers["location"]) == (303, to)
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
+    assert "cancelled" in (await told(browser)).lower()
