@@ -24,7 +24,8 @@ class Permission(IntEnum):
 
     NONE = 0
     READ = 1  # look
-    ACT = 2  # and retry, cancel, change and redrive jobs, and run a schedule now
+    ACT = 2  # and enqueue, retry, cancel, change, redrive and delete jobs, stop such an action, and
+    # run a schedule now
     ADMIN = 3  # and pause and resume queues, schedules, subscriptions and endpoints
 
 

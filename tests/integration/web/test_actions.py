@@ -232,8 +232,8 @@ async def test_a_long_way_back_refuses_nothing(
     browser: Browser, shop: Shop, back: str, to: str
 ) -> None:
     """What was done is told, on the page it came from, or on the first one."""
-    for path, form in (("/act/cancel", {"id": shop.scheduled}), ("/preferences", {})):
-        answer = await browser.post(path, back=back, **form)
+    for path in ("/act/cancel", "/preferences"):
+        answer = await browser.post(path, back=back, id=shop.scheduled)
         assert (answer.status_code, answer.headers["location"]) == (303, to)
     assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
     assert "cancelled" in (await told(browser)).lower()

@@ -123,6 +123,37 @@ async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> No
     await site.desk.aclose()
 
 
+@pytest.mark.parametrize(
+    ("bind", "hosts", "known", "unknown"),
+    [
+        ("127.0.0.2:8765", (), ("127.0.0.2:8765", "localhost"), ("127.0.0.3",)),
+        ("[::1]:8765", (), ("[::1]:8765",), ("[::2]",)),
+        ("[fd00:0:0::7]:80", ("jobs.example",), ("[fd00::7]", "jobs.example:80"), ("[fd00::8]",)),
+        (
+            "0.0.0.0:80",
+            ("[FD00::9]", "Jobs.Example."),
+            ("[fd00::9]", "jobs.example"),
+            ("10.0.0.1",),
+        ),
+        ("0.0.0.0:80", (), ("10.0.0.1", "evil.example"), ()),
+    ],
+)
+async def test_it_is_asked_by_its_address_and_its_names(
+    shop: Shop, bind: str, hosts: tuple[str, ...], known: tuple[str, ...], unknown: tuple[str, ...]
+) -> None:
+    """Whatever it listens on; probes ask by any address."""
+    site, _, _ = made(shop.app, ServingOptions(bind=bind, hosts=hosts, token=TOKEN))
+    pages = Browser(site)
+    for host in known:
+        assert (await pages.get("/jobs", host=host)).status_code == 401
+    for host in unknown:
+        assert (await pages.get("/jobs", host=host)).status_code == 421
+        assert (await pages.get("/api/v1/jobs", host=host)).status_code == 421
+        for path in ("/livez", "/readyz"):
+            assert (await pages.get(path, host=host)).status_code == 200
+    await site.desk.aclose()
+
+
 @pytest.mark.parametrize("bind", ["0.0.0.0:80", "192.168.0.7:80", "[::]:80", "jobs.example.com:80"])
 def test_others_may_not_connect_without_credentials(shop: Shop, bind: str) -> None:
     """It refuses to start; with credentials it does not."""
