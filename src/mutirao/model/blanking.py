@@ -21,7 +21,7 @@ MOST_ITEMS, MOST_CHARACTERS = 2_000, 200_000  # of one value that are looked at
 _SECRET_WORDS = frozenset({
     "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "secrets", "token",
     "tokens", "apikey", "authorization", "cookie", "credential", "credentials", "signature", "pin",
-    "cvv", "cvc", "otp", "jwt", "dsn", "bearer",
+    "cvv", "cvc", "otp", "jwt", "dsn", "bearer", "pass", "auth",
 })  # fmt: skip
 # Names of two words, each of which is harmless alone: a primary key is none.
 _SECRET_PAIRS = frozenset({
@@ -29,17 +29,17 @@ _SECRET_PAIRS = frozenset({
     ("encryption", "key"), ("session", "id"), ("pass", "phrase"), ("card", "number"),
     ("client", "key"), ("auth", "key"),
 })  # fmt: skip
+# What ends a word that is written as one: dbpassword, accesstoken. A secretary ends otherwise.
+_SECRET_ENDS = (
+    "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "token", "apikey",
+    "secretkey", "privatekey", "accesskey", "signingkey", "encryptionkey", "credential",
+    "sessionid",
+)  # fmt: skip
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _NAMED = (
-    r"(?:pass(?:word|wd|phrase|code)|pwd|senha|secret|token|api[_-]?key|private[_-]?key"
+    r"(?:[_-]pass(?![a-z])|pass(?:word|wd|phrase|code)|pwd|senha|secret|token|api[_-]?key|private[_-]?key"
     r"|access[_-]?key|signing[_-]?key|credentials?|signature|set-cookie|cookie|session[_-]?id)"
-)
-# `password=…`, `"apiKey": "…"`, `token: …`: the value to the end of its quotes, or of the word.
-_ASSIGNED = re.compile(
-    rf"(?P<name>{_NAMED}\w{{0,20}}[\"']?\s{{0,3}}[=:]\s{{0,3}})"
-    r"(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s&;,)\]}\"']+)",
-    re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s{0,3}[=:]\s{0,3}[\"']?)[^\n\"']+", re.IGNORECASE
@@ -76,6 +76,23 @@ class _Left:
         return self.items < 0 or self.characters < 0
 
 
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _assigned(names: Collection[str]) -> re.Pattern[str]:
+    """Return what finds `password=…`, `"apiKey": "…"`, `token: …`, and the same of more names.
+
+    The value is found to the end of its quotes, of the line if they do not end, or of the word.
+    """
+    added = "".join(rf"|(?<!\w){re.escape(each)}" for each in names if each)
+    return re.compile(
+        rf"(?P<name>(?:{_NAMED}\w{{0,20}}{added})[\"']?\s{{0,3}}[=:]\s{{0,3}})"
+        r"(?:\"(?:[^\"\\\n]|\\.?)*\"?|'(?:[^'\\\n]|\\.?)*'?|[^\s&;,)\]}\"']+)",
+        re.IGNORECASE,
+    )
+
+
 class Blanking:
     """The rule, with more names whose values are secrets.
 
@@ -85,14 +102,18 @@ class Blanking:
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._names = frozenset(each.casefold() for each in names)
+        self._assigned = _assigned(names)
 
     def is_secret(self, name: str) -> bool:
         """Return whether the value of this name is blanked."""
         if name.casefold() in self._names:
             return True
-        words = [each.lower() for each in _WORD.findall(name[:200])]
-        pairs = pairwise(words)
-        return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairs)
+        words = [_singular(each.lower()) for each in _WORD.findall(name[:200])]
+        return (
+            not _SECRET_WORDS.isdisjoint(words)
+            or not _SECRET_PAIRS.isdisjoint(pairwise(words))
+            or any(each.endswith(_SECRET_ENDS) for each in words)
+        )
 
     def value(
         self, given: Any, *, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
@@ -158,4 +179,4 @@ class Blanking:
         text = _IN_URL.sub(rf"\g<name>{BLANK}@", text)
         text = _AUTHORIZATION.sub(rf"\g<name>{BLANK}", text)
         text = _SCHEME.sub(rf"\g<name>{BLANK}", text)
-        return _ASSIGNED.sub(rf"\g<name>{BLANK}", text)
+        return self._assigned.sub(rf"\g<name>{BLANK}", text)
