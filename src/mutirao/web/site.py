@@ -106,6 +106,16 @@ class Site:
         """The database's URL, with the password hidden."""
         return self._app.database
 
+    async def aclose(self) -> None:
+        """Stop what runs behind the pages after its batch, and close the connections.
+
+        An application that is told of the end does it itself; call it where this one is mounted, in
+        the event loop that serves it. `Mutirao.aclose` calls it, too.
+        """
+        await self.background.aclose()
+        if self._desk is not None:
+            await self._desk.aclose()
+
     def filter_of(self, qualifier: str, value: str) -> str:
         """Return the text of the filter of jobs that have this value."""
         return str(Filter().having(qualifier, value))
@@ -184,9 +194,7 @@ class Site:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> Any:
         yield
-        await self.background.aclose()
-        if self._desk is not None:
-            await self._desk.aclose()
+        await self.aclose()
 
 
 async def _shown(page: SitePage, visit: Visit) -> Response:
