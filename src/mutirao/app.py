@@ -6,6 +6,7 @@ Creating one reads no environment variable and opens no connection; the first us
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+from weakref import WeakSet
 
 from sqlalchemy import URL, Engine
 
@@ -136,6 +137,7 @@ class Mutirao(
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Hooks()
         self._portal = Portal()
+        self._sites: WeakSet[Site] = WeakSet()
         self._databases: Callable[[], Any] | None = None
         self._tenants: Tenants | None = None
         self._signers: dict[str, Callable[..., Any]] = {}
@@ -305,12 +307,16 @@ class Mutirao(
                 f"the dashboard needs {missing.name}, which is not installed: run"
                 " pip install 'mutirao[web]'"
             ) from missing
-        return mounting.mounted(self, access, origins, redact)
+        site = mounting.mounted(self, access, origins, redact)
+        self._sites.add(site)
+        return site
 
     # Closing
 
     async def aclose(self) -> None:
-        """Close the connections of the running event loop, and the one to a hub."""
+        """Close the connections of the running event loop, dashboards, and the one to a hub."""
+        for site in [*self._sites]:
+            await site.aclose()
         if self._hub is not None:
             await asyncio.to_thread(self._hub.close)
         await close_transports(self.transports)

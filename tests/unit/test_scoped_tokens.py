@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from mutirao.web.access import Access
@@ -47,6 +49,14 @@ def test_tokens_stand_beside_a_password() -> None:
     assert not Credentials()
 
 
+def test_who_has_the_one_token_has_no_other_name() -> None:
+    """Whoever has it could act in the name of somebody else otherwise."""
+    credentials = Credentials(user="ana", password="long enough pw", token="one-long-token")
+    for user in ("ana", "rui", ""):
+        given = base64.b64encode(f"{user}:one-long-token".encode()).decode()
+        assert credentials.access_of(f"Basic {given}") == Access.admin("token")
+
+
 def test_a_file_without_tokens_is_refused() -> None:
     """It would let everybody of this machine in who wanted to ask for tokens."""
     with pytest.raises(ValueError, match="there are no tokens"):
@@ -59,8 +69,14 @@ def test_a_file_without_tokens_is_refused() -> None:
         ("read grafana", "line 2 has 2 words"),
         ("look grafana b7c1f0aa55e2", "the scope of line 2 is none of read, act, admin"),
         ("none grafana b7c1f0aa55e2", "the scope of line 2 is none of"),
-        ("read grafana short", "line 2: the token of 'grafana' has 5 characters"),
+        ("read grafana short", "line 2: the token has 5 characters"),
+        ("read b7c1f0aa55e2 queue:mail", "line 2: the token has 10 characters"),
+        ("read b7c1f0aa55e2 queue:mail,bulk", "line 2: a filter stands where the token should"),
+        ("read b7c1f0aa55e2 -tenant:5,6,7,8", "line 2: a filter stands where the token should"),
+        ("read b7c1f0aa55e2 state:dead state:ready", "line 2: the token has 10 characters"),
+        ("read b7c1f0aa55e2 7..99999999999", "line 2: a filter stands where the token should"),
         ("read grafana b7c1f0aa55e2 colour:red", "line 2: the filter, at character 1"),
+        ("read the grafana b7c1f0aa55e2", "line 2: the filter, at character 1"),
         ("admin ana b7c1f0aa55e2 queue:mail", "line 2: an administrator sees all jobs"),
     ],
 )
@@ -75,6 +91,12 @@ def test_a_token_belongs_to_one() -> None:
     """Otherwise nobody knows what it allows."""
     with pytest.raises(ValueError, match="two have the same token"):
         ScopedTokens.parse("read a b7c1f0aa55e2\nadmin b b7c1f0aa55e2\n")
+
+
+def test_a_token_may_be_a_number() -> None:
+    """Though a number alone is a filter, too: an id."""
+    tokens = ScopedTokens.parse("read a 731846012957\n")
+    assert tokens.access_of("Bearer 731846012957") == Access.read("a")
 
 
 def test_tokens_are_not_printed() -> None:

@@ -7,18 +7,21 @@ be looked at is not shown at all.
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
 BLANK = "•••"
 DEEPEST = 40  # levels of objects and lists
 LONGEST_TEXT = 50_000  # characters of one text that are looked at
+LONGEST_WORD = 4_000  # characters that are left out where a text is cut within a word
+MOST_ITEMS, MOST_CHARACTERS = 2_000, 200_000  # of one value that are looked at
 
 # The words of a name, by which its value is a secret: user_password, apiKey, X-Auth-Token.
 _SECRET_WORDS = frozenset({
     "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "secrets", "token",
     "tokens", "apikey", "authorization", "cookie", "credential", "credentials", "signature", "pin",
-    "cvv", "cvc", "otp", "jwt", "dsn", "bearer",
+    "cvv", "cvc", "otp", "jwt", "dsn", "bearer", "pass", "auth",
 })  # fmt: skip
 # Names of two words, each of which is harmless alone: a primary key is none.
 _SECRET_PAIRS = frozenset({
@@ -26,17 +29,17 @@ _SECRET_PAIRS = frozenset({
     ("encryption", "key"), ("session", "id"), ("pass", "phrase"), ("card", "number"),
     ("client", "key"), ("auth", "key"),
 })  # fmt: skip
+# What ends a word that is written as one: dbpassword, accesstoken. A secretary ends otherwise.
+_SECRET_ENDS = (
+    "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "token", "apikey",
+    "secretkey", "privatekey", "accesskey", "signingkey", "encryptionkey", "credential",
+    "sessionid",
+)  # fmt: skip
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+")
 
 _NAMED = (
-    r"(?:pass(?:word|wd|phrase|code)|pwd|senha|secret|token|api[_-]?key|private[_-]?key"
+    r"(?:[_-]pass(?![a-z])|pass(?:word|wd|phrase|code)|pwd|senha|secret|token|api[_-]?key|private[_-]?key"
     r"|access[_-]?key|signing[_-]?key|credentials?|signature|set-cookie|cookie|session[_-]?id)"
-)
-# `password=…`, `"apiKey": "…"`, `token: …`: the value to the end of its quotes, or of the word.
-_ASSIGNED = re.compile(
-    rf"(?P<name>{_NAMED}\w{{0,20}}[\"']?\s{{0,3}}[=:]\s{{0,3}})"
-    r"(?:\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|[^\s&;,)\]}\"']+)",
-    re.IGNORECASE,
 )
 _AUTHORIZATION = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s{0,3}[=:]\s{0,3}[\"']?)[^\n\"']+", re.IGNORECASE
@@ -58,6 +61,37 @@ _SHAPES = re.compile(
     re.DOTALL,
 )
 
+_TO_SPACE = re.compile(r"\S*")
+
+
+@dataclass(slots=True)
+class _Left:
+    """How much of a value may still be looked at."""
+
+    items: int
+    characters: int
+
+    @property
+    def is_used(self) -> bool:
+        return self.items < 0 or self.characters < 0
+
+
+def _singular(word: str) -> str:
+    return word[:-1] if word.endswith("s") and not word.endswith("ss") else word
+
+
+def _assigned(names: Collection[str]) -> re.Pattern[str]:
+    """Return what finds `password=…`, `"apiKey": "…"`, `token: …`, and the same of more names.
+
+    The value is found to the end of its quotes, of the line if they do not end, or of the word.
+    """
+    added = "".join(rf"|(?<!\w){re.escape(each)}" for each in names if each)
+    return re.compile(
+        rf"(?P<name>(?:{_NAMED}\w{{0,20}}{added})[\"']?\s{{0,3}}[=:]\s{{0,3}})"
+        r"(?:\"(?:[^\"\\\n]|\\.?)*\"?|'(?:[^'\\\n]|\\.?)*'?|[^\s&;,)\]}\"']+)",
+        re.IGNORECASE,
+    )
+
 
 class Blanking:
     """The rule, with more names whose values are secrets.
@@ -68,40 +102,81 @@ class Blanking:
 
     def __init__(self, names: Collection[str] = ()) -> None:
         self._names = frozenset(each.casefold() for each in names)
+        self._assigned = _assigned(names)
 
     def is_secret(self, name: str) -> bool:
         """Return whether the value of this name is blanked."""
         if name.casefold() in self._names:
             return True
-        words = [each.lower() for each in _WORD.findall(name[:200])]
-        pairs = pairwise(words)
-        return not _SECRET_WORDS.isdisjoint(words) or not _SECRET_PAIRS.isdisjoint(pairs)
+        words = [_singular(each.lower()) for each in _WORD.findall(name[:200])]
+        return (
+            not _SECRET_WORDS.isdisjoint(words)
+            or not _SECRET_PAIRS.isdisjoint(pairwise(words))
+            or any(each.endswith(_SECRET_ENDS) for each in words)
+        )
 
-    def value(self, given: Any, deep: int = 0) -> Any:
-        """Return a value of JSON with secrets blanked; numbers and booleans of such names, too."""
-        if isinstance(given, str):
-            return self.text(given)
-        if deep >= DEEPEST and isinstance(given, Mapping | list | tuple):
+    def value(
+        self, given: Any, *, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
+    ) -> Any:
+        """Return a value of JSON with secrets blanked; numbers and booleans of such names, too.
+
+        Parameters:
+            given: the value.
+            items: how many values within it are looked at; the rest is blanked as one.
+            characters: how many of its texts and names are looked at; the rest is blanked, too.
+        """
+        return self._value(given, _Left(items, characters), 0)
+
+    def _value(self, given: Any, left: _Left, deep: int) -> Any:
+        left.items -= 1
+        if left.is_used or (deep >= DEEPEST and isinstance(given, Mapping | list | tuple)):
             return BLANK
+        if isinstance(given, str):
+            return self._text(given, left)
         if isinstance(given, Mapping):
-            return {
-                self.text(str(name)): BLANK
-                if self.is_secret(str(name)) and each not in (None, "")
-                else self.value(each, deep + 1)
-                for name, each in given.items()
-            }
+            return self._mapping(given, left, deep)
         if isinstance(given, Sequence):
-            return [self.value(each, deep + 1) for each in given]
+            return self._list(given, left, deep)
         return given
 
-    def text(self, given: str) -> str:
-        """Return a text with what looks like a secret in it blanked; a very long one cut first."""
-        looked_at = given[:LONGEST_TEXT]
+    def _mapping(self, given: Mapping[Any, Any], left: _Left, deep: int) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for name, each in given.items():
+            shown = self._text(str(name), left)
+            if left.is_used:
+                found[BLANK] = BLANK
+                break
+            secret = self.is_secret(str(name)) and each not in (None, "")
+            found[shown] = BLANK if secret else self._value(each, left, deep + 1)
+        return found
+
+    def _list(self, given: Sequence[Any], left: _Left, deep: int) -> list[Any]:
+        found: list[Any] = []
+        for each in given:
+            found.append(self._value(each, left, deep + 1))
+            if left.is_used:
+                break
+        return found
+
+    def _text(self, given: str, left: _Left) -> str:
+        shown = self.text(given, max(0, min(LONGEST_TEXT, left.characters)))
+        left.characters -= len(given)
+        return shown
+
+    def text(self, given: str, longest: int = LONGEST_TEXT) -> str:
+        """Return a text with what looks like a secret in it blanked; a very long one cut first.
+
+        Parameters:
+            given: the text.
+            longest: the characters after which it is cut.
+        """
+        looked_at = given[:longest]
         if len(looked_at) < len(given):
             # A secret may stand across the cut: the last word is left out with the rest.
-            looked_at = re.sub(r"\S{0,4000}\Z", "", looked_at) + "…"
+            word = _TO_SPACE.match(looked_at[: -LONGEST_WORD - 1 : -1])
+            looked_at = looked_at[: len(looked_at) - (word.end() if word else 0)] + "…"
         text = _SHAPES.sub(BLANK, looked_at)
         text = _IN_URL.sub(rf"\g<name>{BLANK}@", text)
         text = _AUTHORIZATION.sub(rf"\g<name>{BLANK}", text)
         text = _SCHEME.sub(rf"\g<name>{BLANK}", text)
-        return _ASSIGNED.sub(rf"\g<name>{BLANK}", text)
+        return self._assigned.sub(rf"\g<name>{BLANK}", text)

@@ -12,8 +12,11 @@ from typing import Self
 
 from starlette.requests import Request
 
-from mutirao.errors import ConfigurationError
-from mutirao.model.filters.filter import parse
+from mutirao.errors import ConfigurationError, InvalidFilter
+from mutirao.model.blanking import Blanking
+from mutirao.model.filters.filter import Filter, SaidTerm, parse
+
+_OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
 class Permission(IntEnum):
@@ -21,7 +24,8 @@ class Permission(IntEnum):
 
     NONE = 0
     READ = 1  # look
-    ACT = 2  # and retry, cancel, change and redrive jobs, and run a schedule now
+    ACT = 2  # and enqueue, retry, cancel, change, redrive and delete jobs, stop such an action, and
+    # run a schedule now
     ADMIN = 3  # and pause and resume queues, schedules, subscriptions and endpoints
 
 
@@ -34,8 +38,8 @@ class Access:
         user: who it is, for the record of what was done.
         only: a filter of jobs, such as `queue:mail,bulk` or `tenant:5`: no other job is shown or
             acted on, and of pages there are only those of jobs.
-        contents: whether arguments, results, metadata and the texts of errors are shown. Secrets
-            in them are blanked in any case.
+        contents: whether arguments, results, metadata, keys and the texts of errors are shown, and
+            jobs are found by them. Secrets in them are blanked in any case.
 
     Raises:
         InvalidFilter: `only` is no filter.
@@ -106,3 +110,27 @@ def check(access: Access, needed: Permission, *, whole: bool = False) -> None:
         raise Refused(needed)
     if whole and access.only:
         raise Refused(None)
+
+
+def asked(access: Access, text: str, blanking: Blanking) -> Filter:
+    """Read a filter that whoever has this access gives; it finds nothing by what is not shown.
+
+    Raises:
+        InvalidFilter: it is none, or asks for contents that are hidden, or for a secret.
+    """
+    wanted = parse(text)
+    for each in wanted.terms:
+        _refuse_hidden(access, each, blanking)
+    return wanted
+
+
+def _refuse_hidden(access: Access, said: SaidTerm, blanking: Blanking) -> None:
+    if said.qualifier in _OF_CONTENTS and not access.contents:
+        raise InvalidFilter(
+            f"no job is found by {said.qualifier}: here, as what jobs carry is not shown to you;"
+            " leave it out"
+        )
+    if any(map(blanking.is_secret, (said.name, *said.name.split(".")))):
+        raise InvalidFilter(
+            "no job is found by an argument whose name says that it is a secret; leave it out"
+        )

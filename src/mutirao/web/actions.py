@@ -28,6 +28,7 @@ from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visi
 
 EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
 BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
+LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter is escaped
 NOBODY = "dashboard"  # who acts, where nobody says who it is
 
 Run = Callable[[Visit, Fields], Awaitable[Notice]]
@@ -49,6 +50,7 @@ async def act(visit: Visit) -> Response:
         raise HTTPException(404)
     check(visit.access, command.role, whole=command.whole)
     form = await form_of(visit.request)
+    back = _back(form)  # before anything is done: what was done is told in any case
     try:
         said = await command.run(visit, form)
     except StoreError:
@@ -56,19 +58,27 @@ async def act(visit: Visit) -> Response:
     except MutiraoError as refused:
         said = Notice("failed.told", detail=visit.site.blanking.text(str(refused)))
     visit.site.readings.forget()
-    return visit.back(form.text("back"), said)
+    return visit.back(back, said)
 
 
 async def prefer(visit: Visit) -> Response:
     """Keep how somebody likes the pages in the browser."""
     check(visit.access, Permission.READ)
     form = await form_of(visit.request)
-    response = visit.back(form.text("back"))
+    response = visit.back(_back(form))
     for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
         chosen = form.text(cookie.removeprefix("mutirao_"), 20)
         if chosen in known:
             visit.remember(response, cookie, chosen)
     return response
+
+
+def _back(form: Fields) -> str:
+    """Return where the form came from; empty, and so the first page, if that cannot be read."""
+    try:
+        return form.text("back", LONGEST_BACK)
+    except Misread:
+        return ""
 
 
 # On jobs
@@ -175,6 +185,8 @@ async def _change(visit: Visit, form: Fields) -> Notice:
     if priority := form.text("priority", 10):
         new["priority"] = _whole(priority)
     if queue := form.text("queue", 200):
+        if visit.access.only:  # it would go where whoever acts may not reach
+            return Notice("failed.other_queue")
         new["queue"] = queue
     if delay := form.text("delay", 20):
         try:

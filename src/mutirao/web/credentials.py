@@ -1,14 +1,16 @@
 """The door of a dashboard that stands alone: a user and a password, or a token, or loopback only.
 
 What is given is compared in constant time. A failure is answered late, the later the more there
-were, so that nobody can try many.
+were. While many wait for that, what has not fitted lately is not even compared: whoever does not
+wait for the answer to a guess cannot try many either.
 """
 
 import asyncio
 import base64
 import binascii
+import hashlib
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
@@ -20,11 +22,12 @@ from mutirao.web.scoped_tokens import SHORTEST_SECRET, ScopedTokens, is_secret
 FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0  # seconds until a failure is answered
 REMEMBERED_FOR = 300.0  # seconds
 MOST_REMEMBERED = 64
-MOST_WAITING = 32
+MOST_WAITING, MOST_OF_ADDRESS = 32, 8  # failures whose answers wait: of all, and of one address
+MOST_KNOWN = 256  # headers that have fitted, which are let in whoever else fails
 
 
 class Unauthorized(Exception):
-    """A request without the right credentials. `late`: too many others wait for this answer."""
+    """A request without the right credentials. `late`: too many wait, so none were compared."""
 
     def __init__(self, *, late: bool = False) -> None:
         super().__init__(late)
@@ -33,8 +36,9 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is asked for. `token`: as a bearer token, or as a password with any user.
+    """What is asked for.
 
+    `token`: as a bearer token, or as a password; the user given with it counts for nothing.
     `tokens`: of programs, each with what it may do.
     """
 
@@ -60,8 +64,9 @@ class Credentials:
         return by_token if user is None else Access.admin(user)
 
     def fits(self, header: str) -> str | None:
-        """Return the user whom an Authorization header names; None if it does not fit.
+        """Return the user whose password an Authorization header has; None if it does not fit.
 
+        Who has the token is "token", whatever name is given with it: nobody has asked for that.
         Each secret is compared, whichever the header has: the time tells nothing.
         """
         scheme, _, given = header[:4_000].partition(" ")
@@ -75,7 +80,7 @@ class Credentials:
             return None
         by_user = is_secret(user, self.user) & is_secret(secret, self.password)
         by_token = is_secret(secret, self.token)
-        return user if by_user | by_token else None
+        return user if by_user else "token" if by_token else None
 
 
 class Door:
@@ -96,29 +101,43 @@ class Door:
     ) -> None:
         self._credentials, self._clock, self._sleep = credentials, clock, sleep
         self._failures: deque[float] = deque(maxlen=MOST_REMEMBERED)
-        self._waiting = 0
+        self._waiting: Counter[str] = Counter()
+        self._known: dict[bytes, None] = {}
 
     async def __call__(self, request: Request) -> Access:
         """Return the access of what was given; raise Unauthorized, late."""
         header = request.headers.get("authorization", "")
+        address = request.client.host if request.client is not None else ""
+        digest = hashlib.sha256(header.encode("utf-8", "surrogatepass")).digest()
+        if header and digest not in self._known and self._is_shut(address):
+            raise Unauthorized(late=True)
         access = self._credentials.access_of(header)
         if access is not None:
+            self._remember(digest)
             return access
         if header:  # a browser asks without, first
-            await self._slow_down()
+            await self._slow_down(address)
         raise Unauthorized
 
-    async def _slow_down(self) -> None:
+    def _is_shut(self, address: str) -> bool:
+        of_all = self._waiting.total() >= MOST_WAITING
+        return of_all or self._waiting[address] >= MOST_OF_ADDRESS
+
+    def _remember(self, digest: bytes) -> None:
+        self._known[digest] = self._known.pop(digest, None)
+        if len(self._known) > MOST_KNOWN:
+            del self._known[next(iter(self._known))]
+
+    async def _slow_down(self, address: str) -> None:
         now = self._clock()
         self._failures.append(now)
         recent = sum(now - each < REMEMBERED_FOR for each in self._failures)
-        if self._waiting >= MOST_WAITING:
-            raise Unauthorized(late=True)
-        self._waiting += 1
+        self._waiting[address] += 1
         try:
             await self._sleep(min(FIRST_WAIT * 2 ** (recent - 1), LONGEST_WAIT))
         finally:
-            self._waiting -= 1
+            self._waiting[address] -= 1
+            self._waiting += Counter()  # without those of nobody
 
 
 async def loopback(request: Request) -> Access:

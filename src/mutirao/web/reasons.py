@@ -6,16 +6,28 @@ The kinds and what they name are the model's, which says them in English only.
 from datetime import datetime
 
 from mutirao.model.reading.standing import Reason, ReasonKind
+from mutirao.web.access import Access
 from mutirao.web.showing import utc
 from mutirao.web.texts.language import Language
 
 JOBS_NAMED = 8
 
 
-def said(reason: Reason, language: Language, now: datetime) -> str:
-    """Return a reason as a sentence."""
+def is_hidden(reason: Reason, access: Access) -> bool:
+    """Return whether a reason tells something that whoever asks may not see: it is said in brief.
+
+    Others' jobs may not be told to who sees only some, nor what a limit counts by without contents.
+    """
+    of_argument = reason.kind is ReasonKind.LIMIT and not access.contents
+    return reason.is_of_others and (bool(access.only) or of_argument)
+
+
+def said(reason: Reason, language: Language, now: datetime, *, hidden: bool = False) -> str:
+    """Return a reason as a sentence; `hidden`: without what is of other jobs."""
     facts = dict(reason.facts)
     key = f"why.{reason.kind}"
+    if hidden:
+        return language(f"{key}.brief", **facts)
     if reason.kind is ReasonKind.LIMIT and facts.get("most") is None:
         key = "why.limit_gone"
     if isinstance(facts.get("run_at"), datetime):

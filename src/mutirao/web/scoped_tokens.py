@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Self
 
 from mutirao.errors import InvalidFilter
+from mutirao.model.filters.filter import parse
 from mutirao.web.access import Access, Permission
 
 SHORTEST_SECRET = 12  # characters
@@ -33,8 +34,11 @@ class ScopedToken:
     def __post_init__(self) -> None:
         if len(self.secret) < SHORTEST_SECRET:
             raise ValueError(
-                f"the token of {self.access.user!r} has {len(self.secret)} characters; expected at"
-                f" least {SHORTEST_SECRET}"
+                f"the token has {len(self.secret)} characters; expected at least {SHORTEST_SECRET}"
+            )
+        if _is_filter(self.secret):
+            raise ValueError(
+                "a filter stands where the token should; give a scope, a name, a token, and then it"
             )
 
 
@@ -89,6 +93,14 @@ def is_secret(given: str, secret: str) -> bool:
     return hmac.compare_digest(*digests) & bool(secret)
 
 
+def _is_filter(text: str) -> bool:
+    """Return whether a text is made as a filter is; a number alone may be a token."""
+    try:
+        return ":" in text or (bool(parse(text)) and not text.isdecimal())
+    except InvalidFilter:
+        return False
+
+
 def _token(number: int, words: list[str]) -> ScopedToken:
     if len(words) < 3:
         raise ValueError(f"line {number} has {len(words)} words; expected a scope, a name, a token")
@@ -100,5 +112,10 @@ def _token(number: int, words: list[str]) -> ScopedToken:
     try:
         access = Access(role=_SCOPES[scope], user=user, only=only[0] if only else "")
         return ScopedToken(secret, access)
-    except (InvalidFilter, ValueError) as unfit:
+    except InvalidFilter as unfit:
+        raise ValueError(
+            f"line {number}: the filter, at character {(unfit.position or 0) + 1}, cannot be read;"
+            " it is not told here, as it may be a token: a name has no spaces"
+        ) from None
+    except ValueError as unfit:
         raise ValueError(f"line {number}: {unfit}") from None

@@ -96,9 +96,10 @@ def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
             f"--bind is {given.bind!r}, where others can connect, and nothing is asked of them;"
             " give --password-file, --token-file or --tokens-file, or bind 127.0.0.1"
         )
-    names = {each.lower() for each in given.hosts}
+    names = {_asked_as(each) for each in given.hosts}
     # A page elsewhere whose name was made to mean this machine has its own name in `Host`.
-    hosts = {*LOOPBACK_NAMES, *names} if local else ({host.lower(), *names} if names else None)
+    known = {*LOOPBACK_NAMES, *names} if local else names
+    hosts = {_asked_as(host), *known} if known else None
     settings = Settings(
         access=Door(credentials) if credentials else loopback,
         rules=GateRules(hosts=hosts, origins=origins),
@@ -112,6 +113,16 @@ def _address(bind: str) -> tuple[str, int]:
     if not colon or not host or not (port.isascii() and port.isdecimal()) or int(port) > 65_535:
         raise ConfigurationError(f"--bind is {bind!r}; give host:port, such as 127.0.0.1:8765")
     return host.removeprefix("[").removesuffix("]"), int(port)
+
+
+def _asked_as(host: str) -> str:
+    """Return a name or an address as requests have it in `Host`, without a port."""
+    plain = host.lower().removeprefix("[").removesuffix("]")
+    try:
+        address = ipaddress.ip_address(plain)
+    except ValueError:
+        return plain.rstrip(".")
+    return f"[{address}]" if address.version == 6 else str(address)
 
 
 def _is_loopback(host: str) -> bool:

@@ -106,6 +106,16 @@ class Site:
         """The database's URL, with the password hidden."""
         return self._app.database
 
+    async def aclose(self) -> None:
+        """Stop what runs behind the pages after its batch, and close the connections.
+
+        An application that is told of the end does it itself; call it where this one is mounted, in
+        the event loop that serves it. `Mutirao.aclose` calls it, too.
+        """
+        await self.background.aclose()
+        if self._desk is not None:
+            await self._desk.aclose()
+
     def filter_of(self, qualifier: str, value: str) -> str:
         """Return the text of the filter of jobs that have this value."""
         return str(Filter().having(qualifier, value))
@@ -116,11 +126,12 @@ class Site:
 
     def why(self, reason: Reason, visit: Visit) -> str:
         """Return why a job is not running, in words."""
-        return reasons.said(reason, visit.language, visit.now)
+        hidden = reasons.is_hidden(reason, visit.access)
+        return reasons.said(reason, visit.language, visit.now, hidden=hidden)
 
-    def jobs_in(self, reason: Reason) -> tuple[int, ...]:
-        """Return the jobs that a reason names."""
-        return reasons.jobs_in(reason)
+    def jobs_in(self, reason: Reason, visit: Visit) -> tuple[int, ...]:
+        """Return the jobs that a reason names, if whoever asks sees all jobs."""
+        return () if reasons.is_hidden(reason, visit.access) else reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page of a template that stands beside the pages."""
@@ -183,9 +194,7 @@ class Site:
     @asynccontextmanager
     async def _lifespan(self, app: Starlette) -> Any:
         yield
-        await self.background.aclose()
-        if self._desk is not None:
-            await self._desk.aclose()
+        await self.aclose()
 
 
 async def _shown(page: SitePage, visit: Visit) -> Response:

@@ -9,7 +9,9 @@ from urllib.parse import quote, unquote, urlencode
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
-from mutirao.web.access import Access, Permission
+from mutirao.model.blanking import BLANK
+from mutirao.model.filters.filter import Filter
+from mutirao.web.access import Access, Permission, asked
 from mutirao.web.forms import Fields, query_of
 from mutirao.web.texts.language import LANGUAGES, Language, accepted
 
@@ -75,6 +77,16 @@ class Visit:
     def may(self, role: str) -> bool:
         """Return whether whoever asks has a role, by its name; templates ask."""
         return self.access.may(Permission[role.upper()])
+
+    def filter(self, text: str) -> Filter:
+        """Read a filter; raise InvalidFilter if it is none, or asks for what is not shown here."""
+        return asked(self.access, text, self.site.blanking)
+
+    def told(self, text: str | None) -> str:
+        """Return a text with what jobs carry in it, as whoever asks may see it."""
+        if not text:
+            return ""
+        return self.site.blanking.text(text) if self.access.contents else BLANK
 
     def url(self, page: str, query: Mapping[str, object] | None = None, /, **path: object) -> str:
         """Return the path of a page, without the name of the host."""

@@ -104,6 +104,18 @@ async def test_who_sees_some_jobs_acts_on_those_that_still_are(
     assert [(await shop.ajob(each)).state for each in (stays, leaves)] == ["cancelled", "ready"]
 
 
+async def test_no_job_is_moved_to_where_it_is_not_seen(ask: Ask, shop: Mutirao, send: Any) -> None:
+    """Who sees only the jobs of a queue changes all else of them."""
+    job = await send.aenqueue(1)
+    body = {"action": "change", "ids": [job.id], "change": {"priority": 3, "queue": "default"}}
+    refused = await ask("some", "POST", "/actions", json=body)
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:mutirao:Refused")
+    body["change"] = {"priority": 3}
+    assert (await ask("some", "POST", "/actions", json=body)).status_code == 200
+    found = await shop.ajob(job.id)
+    assert (found.queue, found.priority) == ("mail", 3)
+
+
 async def test_a_number_that_was_not_counted_to_the_end_is_not_the_one(
     ask: Ask, send: Any, shop: Mutirao, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -84,6 +84,9 @@ async def test_what_jobs_carry_is_left_out(shop: Mutirao, send: Any) -> None:
             answer = await client.get(path)
             assert "77123" not in answer.text
             assert '"redacted":true' in answer.text
+        for path in ("/jobs", "/counts"):
+            asked = {"filter": "arg.order_id:77123"}
+            assert (await client.get(path, params=asked)).status_code == 422
     await site.desk.aclose()
 
 
@@ -92,6 +95,18 @@ async def test_what_is_no_id_is_refused(id: str, ask: Ask) -> None:
     """It is 422 with the place, whatever it is."""
     answer = await ask("read", "GET", f"/jobs/{id}")
     assert (answer.status_code, answer.json()["place"]) == (422, "path.id")
+
+
+async def test_no_job_is_found_by_a_secret(ask: Ask, send: Any) -> None:
+    """Whoever asks, and whatever is done to the jobs: the number would confirm it."""
+    await send.aenqueue(7, password="hunter2")
+    asked = "arg.password:hunter2"
+    for scope, path in (("read", "/jobs"), ("admin", "/counts")):
+        answer = await ask(scope, "GET", path, params={"filter": asked})
+        assert (answer.status_code, answer.json()["type"]) == (422, "urn:mutirao:InvalidFilter")
+        assert "hunter2" not in answer.text
+    body = {"action": "cancel", "filter": asked, "expected": 1}
+    assert (await ask("act", "POST", "/actions", json=body)).status_code == 422
 
 
 async def test_a_filter_that_is_none_is_refused(ask: Ask) -> None:

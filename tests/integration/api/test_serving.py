@@ -28,7 +28,8 @@ async def test_tokens_let_programs_in(shop: Mutirao) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "why"), [("", "there are no tokens"), ("read grafana short\n", "line 1: the token of")]
+    ("text", "why"),
+    [("", "there are no tokens"), ("read grafana short\n", "line 1: the token has 5")],
 )
 def test_a_file_that_lets_nobody_in_is_refused(shop: Mutirao, text: str, why: str) -> None:
     """It says what is wrong, before it listens."""

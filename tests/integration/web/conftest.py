@@ -24,7 +24,8 @@ ROLES = {
     "act": Access.act("bia"),
     "admin": Access.admin("rui"),
     "mail": Access.act("leo", only="queue:mail"),
-    "blind": Access.read("eva", contents=False),
+    "blind": Access.act("eva", contents=False),
+    "secretive": Access.read("ivo", only=f"arg.password:{dashboard.SECRET}", contents=False),
 }
 
 

@@ -195,6 +195,19 @@ async def test_a_command_does_not_reach_jobs_that_are_not_seen(
     assert (await shop.app.ajob(shop.blocked)).state is JobState.BLOCKED
 
 
+async def test_no_job_is_moved_to_where_it_is_not_seen(browser: Browser, shop: Shop) -> None:
+    """Who sees only the jobs of a queue changes all else of them."""
+    await browser.post("/act/change", "mail", id=shop.scheduled, queue="stock", priority=7)
+    assert "moves none to another queue" in await told(browser, "mail")
+    assert (await shop.app.ajob(shop.scheduled)).priority == 0
+    for path in ("/jobs", f"/jobs/{shop.scheduled}"):
+        assert 'name="queue"' not in await browser.page(path, "mail")
+        assert 'name="queue"' in await browser.page(path, "act")
+    await browser.post("/act/change", "mail", id=shop.scheduled, priority=7)
+    found = await shop.app.ajob(shop.scheduled)
+    assert (found.queue, found.priority) == ("mail", 7)
+
+
 @pytest.mark.parametrize(
     ("name", "form"),
     [
@@ -246,3 +259,22 @@ async def test_the_way_back_leads_nowhere_else(browser: Browser, shop: Shop, bac
     """Whatever the form says, it ends on a page of the dashboard."""
     answer = await browser.post("/act/retry", id=shop.scheduled, back=back)
     assert answer.headers["location"] == "/"
+
+
+@pytest.mark.parametrize(
+    ("back", "to"),
+    [
+        ("/jobs?q=" + "%C3%A9" * 400, "/jobs?q=" + "%C3%A9" * 400),
+        ("/jobs?q=" + "%C3%A9" * 2_000, "/"),
+        ("/jobs\x00", "/"),
+    ],
+)
+async def test_a_long_way_back_refuses_nothing(
+    browser: Browser, shop: Shop, back: str, to: str
+) -> None:
+    """What was done is told, on the page it came from, or on the first one."""
+    for path in ("/act/cancel", "/preferences"):
+        answer = await browser.post(path, back=back, id=shop.scheduled)
+        assert (answer.status_code, answer.headers["location"]) == (303, to)
+    assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
+    assert "cancelled" in (await told(browser)).lower()

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from typing import Any
+
 import pytest
 
+from mutirao.web.access import Access
+from mutirao.web.background import Background
+from mutirao.web.desk import Desk
 from mutirao.web.pages import PAGES
 from tests.integration.web.conftest import Browser, by_header
 from tests.support import dashboard
@@ -144,6 +150,29 @@ async def test_it_works_under_a_prefix(shop: Shop) -> None:
     done = await outer.post("/inner/jobs/act/redrive", id=shop.dead, back="/inner/jobs/jobs")
     assert (done.status_code, done.headers["location"]) == (303, "/inner/jobs/jobs")
     await site.desk.aclose()
+
+
+async def test_it_is_closed_with_its_application(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs behind the pages is stopped, then the connections are closed; also by itself."""
+    closed: list[str] = []
+    for kind in (Background, Desk):
+        close: Callable[[Any], Awaitable[None]] = kind.aclose
+
+        async def closing(self: Any, close: Any = close, kind: type = kind) -> None:
+            closed.append(kind.__name__)
+            await close(self)
+
+        monkeypatch.setattr(kind, "aclose", closing)
+    site = shop.app.web(access=lambda _: Access.read())
+    await shop.app.aclose()
+    assert closed == ["Background"]  # nothing was opened
+    await Browser(site).page("/jobs")
+    await shop.app.aclose()
+    assert closed[1:] == ["Background", "Desk"]
+    await site.aclose()
+    assert closed[3:] == ["Background", "Desk"]
 
 
 async def test_how_pages_are_liked_is_kept(browser: Browser) -> None:

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 
 import pytest
 from click.testing import CliRunner
+from starlette.requests import Request
 
 from mutirao.cli import main
 from mutirao.errors import ConfigurationError
+from mutirao.web.access import Permission
+from mutirao.web.credentials import (
+    MOST_OF_ADDRESS,
+    MOST_WAITING,
+    Credentials,
+    Door,
+    Unauthorized,
+)
 from mutirao.web.serving import ServingOptions, made
 from tests.integration.web.conftest import Browser, by_header
 from tests.support.dashboard import Shop
@@ -113,6 +123,37 @@ async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> No
     await site.desk.aclose()
 
 
+@pytest.mark.parametrize(
+    ("bind", "hosts", "known", "unknown"),
+    [
+        ("127.0.0.2:8765", (), ("127.0.0.2:8765", "localhost"), ("127.0.0.3",)),
+        ("[::1]:8765", (), ("[::1]:8765",), ("[::2]",)),
+        ("[fd00:0:0::7]:80", ("jobs.example",), ("[fd00::7]", "jobs.example:80"), ("[fd00::8]",)),
+        (
+            "0.0.0.0:80",
+            ("[FD00::9]", "Jobs.Example."),
+            ("[fd00::9]", "jobs.example"),
+            ("10.0.0.1",),
+        ),
+        ("0.0.0.0:80", (), ("10.0.0.1", "evil.example"), ()),
+    ],
+)
+async def test_it_is_asked_by_its_address_and_its_names(
+    shop: Shop, bind: str, hosts: tuple[str, ...], known: tuple[str, ...], unknown: tuple[str, ...]
+) -> None:
+    """Whatever it listens on; probes ask by any address."""
+    site, _, _ = made(shop.app, ServingOptions(bind=bind, hosts=hosts, token=TOKEN))
+    pages = Browser(site)
+    for host in known:
+        assert (await pages.get("/jobs", host=host)).status_code == 401
+    for host in unknown:
+        assert (await pages.get("/jobs", host=host)).status_code == 421
+        assert (await pages.get("/api/v1/jobs", host=host)).status_code == 421
+        for path in ("/livez", "/readyz"):
+            assert (await pages.get(path, host=host)).status_code == 200
+    await site.desk.aclose()
+
+
 @pytest.mark.parametrize("bind", ["0.0.0.0:80", "192.168.0.7:80", "[::]:80", "jobs.example.com:80"])
 def test_others_may_not_connect_without_credentials(shop: Shop, bind: str) -> None:
     """It refuses to start; with credentials it does not."""
@@ -156,8 +197,6 @@ def test_what_cannot_be_served(shop: Shop, given: ServingOptions, problem: str) 
 )
 async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
     """A user with the password, or the token; a failure is answered late, but not the question."""
-    from mutirao.web.credentials import Credentials, Door
-
     waits: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -176,7 +215,7 @@ async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
 
 async def test_failures_are_slower_and_slower(shop: Shop) -> None:
     """Up to some seconds; whoever knows the password does not wait, and they are forgotten."""
-    from mutirao.web.credentials import LONGEST_WAIT, REMEMBERED_FOR, Credentials, Door
+    from mutirao.web.credentials import LONGEST_WAIT, REMEMBERED_FOR
 
     waits: list[float] = []
     now = [0.0]
@@ -194,6 +233,62 @@ async def test_failures_are_slower_and_slower(shop: Shop) -> None:
     await pages.get("/jobs", authorization="Bearer wrong")
     assert waits[8:] == [0.25]
     await site.desk.aclose()
+
+
+def asked_by(address: str, header: str) -> Request:
+    """Return a request from an address with an Authorization header."""
+    headers = [(b"authorization", header.encode())]
+    return Request({"type": "http", "headers": headers, "client": (address, 1)})
+
+
+@pytest.mark.parametrize(
+    ("addresses", "least"), [(1, MOST_OF_ADDRESS), (MOST_WAITING, MOST_WAITING)]
+)
+async def test_who_does_not_wait_tries_no_more(
+    addresses: int, least: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """While failures wait, what has not fitted lately is not compared; what has is let in."""
+    compared: list[str] = []
+    fits = Credentials.fits
+
+    def counted(self: Credentials, header: str) -> str | None:
+        compared.append(header)
+        return fits(self, header)
+
+    monkeypatch.setattr(Credentials, "fits", counted)
+    over = asyncio.Event()
+
+    async def sleep(seconds: float) -> None:
+        await over.wait()
+
+    door = Door(Credentials(token=TOKEN, user="rui", password=PASSWORD), lambda: 0.0, sleep)
+    known = asked_by("10.0.0.0", f"Bearer {TOKEN}")
+    assert (await door(known)).may(Permission.ADMIN)
+    async with asyncio.TaskGroup() as guesses:
+        guessed = [
+            guesses.create_task(_refused(door, f"10.0.0.{each % addresses}", f"Bearer {each}"))
+            for each in range(200)
+        ]
+        await asyncio.wait(guessed, return_when=asyncio.FIRST_COMPLETED)
+        assert len(compared) == 1 + least
+        assert (await door(known)).may(Permission.ADMIN)
+        right = asked_by("10.0.0.0", basic("rui", PASSWORD))
+        with pytest.raises(Unauthorized) as late:
+            await door(right)
+        assert late.value.late
+        if addresses == 1:
+            elsewhere = asked_by("10.0.0.1", basic("rui", PASSWORD))
+            assert (await door(elsewhere)).may(Permission.ADMIN)
+        over.set()
+    assert (await door(right)).may(Permission.ADMIN)
+    assert sum(each.result() for each in guessed) == 200 - least
+
+
+async def _refused(door: Door, address: str, header: str) -> bool:
+    """Ask as somebody who guesses; return whether it was not even compared."""
+    with pytest.raises(Unauthorized) as refused:
+        await door(asked_by(address, header))
+    return refused.value.late
 
 
 async def test_access_is_said_by_somebody(shop: Shop) -> None:

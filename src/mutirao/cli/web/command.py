@@ -25,7 +25,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @option(
     "--password-file",
     type=_FILE,
-    help="File of the password; it, or a token, is needed where others can connect.",
+    help="File of the password; it, a token or tokens are needed where others can connect.",
 )
 @option("--token-file", type=_FILE, help="File of a token, which is a password of any user, too.")
 @option("--tokens-file", type=_FILE, help="File of the tokens of programs, each with a scope.")
@@ -61,7 +61,7 @@ def web(
 
     Without an application, by --database alone, it shows and does the same, but does not know which
     tasks there are. Others than this machine can connect only if a password or a token is given, in
-    a file or as MUTIRAO_WEB_PASSWORD or MUTIRAO_WEB_TOKEN.
+    a file or as MUTIRAO_WEB_PASSWORD or MUTIRAO_WEB_TOKEN, or tokens by --tokens-file.
     """
     logs.configure(log_format, log_level)
     try:

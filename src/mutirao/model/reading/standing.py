@@ -13,6 +13,8 @@ from mutirao.model.jobs.records import WorkerRecord
 from mutirao.model.jobs.states import JobState
 
 MOST_AHEAD = 1_000  # jobs before it in its lane that are counted
+_BRIEF_AFTER = "it comes after another job, which has not ended as it has to"
+_BRIEF_KEY = "another job has the same key, and has not ended"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,11 +76,20 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: its kind, a sentence in English, and what it names."""
+    """One reason: its kind, a sentence in English, and what it names.
+
+    `brief`: the sentence without what it tells of other jobs; empty if it tells nothing of them.
+    """
 
     kind: ReasonKind
     text: str
     facts: dict[str, Any] = field(default_factory=dict)
+    brief: str = ""
+
+    @property
+    def is_of_others(self) -> bool:
+        """Whether it tells something of other jobs."""
+        return bool(self.brief)
 
 
 def explain(job: Standing, workers: Sequence[WorkerRecord], now: datetime) -> tuple[Reason, ...]:
@@ -102,10 +113,10 @@ def _held_back(job: Standing) -> Iterator[Reason]:
         yield Reason(ReasonKind.PAUSED, told, {"limit": limit})
     if job.after:
         told = f"it comes after {_jobs(job.after)}, which has not ended as it has to"
-        yield Reason(ReasonKind.AFTER, told, {"jobs": list(job.after)})
+        yield Reason(ReasonKind.AFTER, told, {"jobs": list(job.after)}, _BRIEF_AFTER)
     if job.held_by is not None:
         told = f"job {job.held_by} has the same key, and has not ended"
-        yield Reason(ReasonKind.KEY, told, {"job": job.held_by})
+        yield Reason(ReasonKind.KEY, told, {"job": job.held_by}, _BRIEF_KEY)
     if job.full is not None and job.full.limit not in job.paused:
         yield _behind(job.full)
     if job.state is JobState.BLOCKED and not (job.paused or job.after or job.held_by or job.full):
@@ -124,7 +135,8 @@ def _behind(full: Full) -> Reason:
         told = f"limit {full.limit!r}{whose} lets {full.most} start in {full.per:g} s"
     else:
         told = f"limit {full.limit!r}{whose} is full: {full.running} of {full.most} run"
-    return Reason(ReasonKind.LIMIT, told, facts)
+    brief = "" if full.most is None else f"limit {full.limit!r} lets no more start now"
+    return Reason(ReasonKind.LIMIT, told, facts, brief)
 
 
 def _too_early(job: Standing, now: datetime) -> Iterator[Reason]:
@@ -159,7 +171,8 @@ def _in_line(job: Standing) -> Iterator[Reason]:
     if job.ahead:
         more = "at least " if job.ahead >= MOST_AHEAD else ""
         told = f"{more}{job.ahead} jobs of queue {job.queue!r} with its priority are before it"
-        yield Reason(ReasonKind.AHEAD, told, {"jobs": job.ahead, "queue": job.queue})
+        facts = {"jobs": job.ahead, "queue": job.queue}
+        yield Reason(ReasonKind.AHEAD, told, facts, "jobs of its queue are before it")
     if not job.carried and not job.ahead:
         told = "it is due, and first in its lane: the next worker with a free slot takes it"
         yield Reason(ReasonKind.SOON, told)

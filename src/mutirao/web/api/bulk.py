@@ -101,6 +101,8 @@ class ActionsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def act(call: ApiCall) -> Answered:
     """Do something to jobs."""
     body: ActionBody = call.body
+    if call.access.only and body.change is not None and body.change.queue is not None:
+        raise Conflict("Refused", "who sees only some jobs moves none to a queue", status=403)
     action = _action(body)
     which, ids = await _which(call, body)
 

@@ -8,7 +8,7 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 
 from mutirao.model.filters.filter import Filter, parse
-from mutirao.web.access import Access
+from mutirao.web.access import Access, asked
 from mutirao.web.api.values import Id, id_of
 
 if TYPE_CHECKING:
@@ -66,8 +66,12 @@ class ApiCall:
         return given
 
     def filter(self, text: str) -> Filter:
-        """Return a filter with the one that the access has; raise InvalidFilter."""
-        return parse(text) + parse(self.access.only)
+        """Return a filter with the one that the access has.
+
+        Raises:
+            InvalidFilter: it is none, or asks for what whoever asks may not see.
+        """
+        return asked(self.access, text, self.site.blanking) + parse(self.access.only)
 
     def url(self, path: str) -> str:
         """Return a path of the API, from where the host begins."""

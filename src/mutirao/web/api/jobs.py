@@ -13,17 +13,21 @@ import msgspec
 from msgspec import Meta
 
 from mutirao.errors import UnknownJob
+from mutirao.model.blanking import LONGEST_TEXT, MOST_CHARACTERS, MOST_ITEMS
 from mutirao.model.filters.filter import MAX_TEXT
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import AttemptRecord, JobRecord
+from mutirao.model.reading.standing import Reason
 from mutirao.web.access import Permission
 from mutirao.web.api.call import ApiCall
 from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import IdText, copied, due, id_text
+from mutirao.web.reasons import is_hidden
 from mutirao.web.showing import CUT
 
 MOST_JOBS, MOST_COUNTED = 100, 100_000
 LONGEST_ERROR = 1_000  # characters, in a list
+LIST_ITEMS, LIST_CHARACTERS = 500, 10_000  # of each value that are shown, in a list
 
 FilterText = Annotated[
     str,
@@ -37,8 +41,9 @@ CursorText = Annotated[str, Meta(max_length=100, description="`next` of the page
 class JobAnswer(msgspec.Struct, kw_only=True):
     """A job. `run_at` is null while it waits for another job.
 
-    `redacted`: whether arguments, metadata, results and texts of errors are left out, as whoever
-    asks may not see them.
+    `redacted`: whether arguments, metadata, results, the key and texts of errors are left out, as
+    whoever asks may not see them. `graph`, `redrive_of` and `on_dead_of` are null to whoever sees
+    only some jobs.
     """
 
     id: IdText
@@ -165,9 +170,12 @@ async def explain_job(call: ApiCall) -> Answered:
     id = call.id()
     await _check_visible(call, id)
     found = await call.desk.reading.awhy(id)
-    return Answered(
-        ReasonList(reasons=[Why(kind=str(each.kind), text=each.text) for each in found])
-    )
+    told = [Why(kind=str(each.kind), text=_reason(call, each)) for each in found]
+    return Answered(ReasonList(reasons=told))
+
+
+def _reason(call: ApiCall, each: Reason) -> str:
+    return call.site.blanking.text(each.brief if is_hidden(each, call.access) else each.text)
 
 
 async def show_job(call: ApiCall) -> Answered:
@@ -198,7 +206,7 @@ async def _check_visible(call: ApiCall, id: int) -> None:
 
 def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
     """Return a job of a list as whoever asks may see it; a long error is cut."""
-    fields = _fields(_Shown(call), job)
+    fields = _fields(_Shown(call, LIST_ITEMS, LIST_CHARACTERS), job)
     error = fields.pop("error")
     if error is not None and len(error) > LONGEST_ERROR:
         error = error[:LONGEST_ERROR] + CUT
@@ -208,35 +216,43 @@ def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
 class _Shown:
     """What whoever asks sees of what jobs carry."""
 
-    def __init__(self, call: ApiCall) -> None:
+    def __init__(
+        self, call: ApiCall, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
+    ) -> None:
         self.contents, self.blanking = call.access.contents, call.site.blanking
+        self.some = bool(call.access.only)
+        self.most = {"items": items, "characters": characters}
 
     def value(self, given: Any) -> Any:
-        return self.blanking.value(given) if self.contents else None
+        return self.blanking.value(given, **self.most) if self.contents else None
 
     def mapping(self, given: Mapping[str, Any]) -> dict[str, Any] | None:
         found: dict[str, Any] | None = self.value(dict(given))
         return found
 
     def text(self, given: str | None) -> str | None:
-        return self.blanking.text(given) if self.contents and given is not None else None
+        if not self.contents or given is None:
+            return None
+        return self.blanking.text(given, min(LONGEST_TEXT, self.most["characters"]))
 
 
 def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
     """Return what is not answered as it is."""
     return {
         **{name: id_text(getattr(job, name)) for name in _IDS},
+        **{name: None if shown.some else id_text(getattr(job, name)) for name in _OTHERS},
         "run_at": due(job.run_at),
         "args": shown.mapping(job.args),
         "metadata": shown.mapping(job.metadata),
-        "key": job.key and shown.blanking.text(job.key),
+        "key": shown.text(job.key),
         "error": shown.text(job.error),
         "progress_note": shown.text(job.progress_note),
         "redacted": not shown.contents,
     }
 
 
-_IDS = ("id", "worker", "graph", "redrive_of", "on_dead_of")
+_IDS = ("id", "worker")
+_OTHERS = ("graph", "redrive_of", "on_dead_of")  # which name jobs that are perhaps not to be seen
 
 
 def _attempt(shown: _Shown, each: AttemptRecord) -> AttemptAnswer:

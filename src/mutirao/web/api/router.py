@@ -44,17 +44,20 @@ class Api:
         inner.router.redirect_slashes = False
         self._rules = rules
         self._guarded = Gate(inner, HostRules(hosts=rules.hosts), self._refuse)
+        # Probes ask by whichever address they have; what they are told is nobody's secret.
+        self._probed = Gate(inner, HostRules(), self._refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
-        await self._guarded(scope, receive, send)
+        gate = self._probed if _path(scope) in (health.LIVE, health.READY) else self._guarded
+        await gate(scope, receive, send)
 
     @staticmethod
     def has(scope: Scope) -> bool:
         """Return whether a request is one of the API, and none of a page."""
         if scope["type"] != "http":
             return False
-        path = scope["path"].removeprefix(scope.get("root_path", "").rstrip("/"))
+        path = _path(scope)
         return path in (health.LIVE, health.READY) or f"{path}/".startswith("/api/")
 
     def _routes(self) -> list[Route]:
@@ -110,6 +113,12 @@ class Api:
     ) -> None:
         refused = problems.plain(status, "this host is not asked by that name")
         await problems.sent(refused)(scope, receive, send)
+
+
+def _path(scope: Scope) -> str:
+    """Return the path below where the dashboard is mounted."""
+    path: str = scope["path"]
+    return path.removeprefix(scope.get("root_path", "").rstrip("/"))
 
 
 def _route(path: str) -> str:

@@ -16,7 +16,7 @@ WINDOWS = 25  # of 20,000 jobs each, that are looked at
 async def show(visit: Visit) -> Response:
     """Show how many jobs match, and ask what is to be done."""
     check(visit.access, Permission.ACT)
-    wanted = parse(visit.query.text("q"))
+    wanted = visit.filter(visit.query.text("q"))
     if not wanted:
         raise Misread("refused.no_filter")
     number = await visit.desk.reading.ahow_many(

@@ -25,7 +25,7 @@ async def show(visit: Visit) -> Response:
     text = visit.query.text("q", LONGEST_FILTER)
     cursor = visit.query.text("after", LONGEST_CURSOR) or None
     try:
-        wanted = parse(text)
+        wanted = visit.filter(text)
         found = await visit.desk.reading.asearch(
             wanted + parse(visit.access.only), cursor=cursor, size=PER_PAGE
         )

@@ -20,7 +20,7 @@ class Language:
     decimal: str
     thousands: str
 
-    def __call__(self, key: str, **facts: object) -> str:
+    def __call__(self, key: str, /, **facts: object) -> str:
         """Return a text, with facts in it; that of one, where `n` is 1 and there is such a text."""
         if facts.get("n") == 1 and f"{key}.one" in self.texts:
             key = f"{key}.one"

@@ -175,6 +175,7 @@ PORTUGUESE: Mapping[str, str] = {
     "failed.cancel": "Nada foi cancelado: os jobs terminaram, ou não existem.",
     "failed.redrive": "Nada foi reenfileirado: os jobs não terminaram, ou não existem.",
     "failed.change": "Nada foi alterado: os jobs estão em execução, terminaram, ou não existem.",
+    "failed.other_queue": "Quem vê só alguns jobs não move nenhum para outra fila.",
     "failed.no_change": "Nada foi alterado: dê uma prioridade, uma fila ou um tempo.",
     "failed.told": "Foi recusado: {detail}",
     "failed.refused": "Foi recusado.",
@@ -322,6 +323,10 @@ PORTUGUESE: Mapping[str, str] = {
     "why.ahead": "{jobs} jobs da fila “{queue}” com a mesma prioridade estão antes dele.",
     "why.soon": "Deve começar, e é o primeiro da sua fila: o próximo worker com uma vaga livre"
     " o toma.",
+    "why.after.brief": "Vem depois de outros jobs, que não terminaram como devem.",
+    "why.key.brief": "Outro job com a mesma chave não terminou.",
+    "why.limit.brief": "O limite “{limit}” não deixa iniciar mais jobs agora.",
+    "why.ahead.brief": "Outros jobs da fila “{queue}” com a prioridade dele vêm antes dele.",
     "nav.audit": "Auditoria",
     "do.delete": "Apagar",
     "audit.what": "O quê",
