@@ -120,7 +120,7 @@ async def _do(
 async def _everything(visit: Visit, form: Fields) -> Notice:
     """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
     kind = ActionKind(form.one_of("action", *EVERYTHING))
-    which = parse(form.text("q"))
+    which = visit.filter(form.text("q"))
     if not which:
         raise Misread("refused.no_filter")
     everything, expected = which + parse(visit.access.only), _expected(form)

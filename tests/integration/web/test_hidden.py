@@ -39,6 +39,16 @@ async def test_no_job_is_found_by_a_secret(browser: Browser, name: str) -> None:
         assert "whose name says that it is a secret" in answer.text
 
 
+async def test_nothing_is_done_to_jobs_by_what_is_hidden(browser: Browser, shop: Shop) -> None:
+    """How many there were, and the audit, would tell."""
+    for role, asked in (("blind", "arg.order_id:4"), ("admin", f"arg.password:{SECRET}")):
+        await browser.post("/act/everything", role, q=asked, action="redrive")
+        page = await browser.page("/jobs", role)
+        assert "no job is found by" in page
+    await browser.site.background.all_done()
+    assert not await shop.app.actions.alist()
+
+
 async def test_an_access_may_have_any_filter(browser: Browser) -> None:
     """The application says it, and it is not shown."""
     assert "send_receipt" in await browser.page("/jobs", "secretive")
