@@ -71,14 +71,7 @@ class Actions:
             StoreError: the database failed; what was done is done, and in the audit.
         """
         text = _text(which, needed=ids is None)
-        new = NewAction(
-            who=_who(by),
-            action=action.kind,
-            change=_spelled(action),
-            filter=text,
-            ids=_ids(ids),
-            expected=expected,
-        )
+        new = _new(action, text, ids, expected, by)
         store = self._app.store
         id = await store.begin_action(new)
         came, state = Came(), ActionState.DONE
@@ -196,6 +189,19 @@ class Actions:
         if missing := asked - states.total():
             states["gone" if left.terms is None else "not matching"] = missing
         return states if states.total() == number else Counter({"not possible": number})
+
+
+def _new(
+    action: Action, text: str | None, ids: tuple[int, ...] | None, expected: int | None, by: str
+) -> NewAction:
+    return NewAction(
+        who=_who(by),
+        action=action.kind,
+        change=_spelled(action),
+        filter=text,
+        ids=_ids(ids),
+        expected=expected,
+    )
 
 
 def _text(which: str | Filter | None, *, needed: bool) -> str | None:
