@@ -106,5 +106,5 @@ def test_what_a_page_has_installed() -> None:
     readme = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = [installed_by(readme, block.line) for block in blocks(readme)]
     assert shown[0] == frozenset()
-    assert shown[-1] == {"[postgresql]", "pytest"}
-    assert {frozenset({"[postgresql]"})} < {*shown}
+    assert shown[-1] == {"[web]", "[postgresql]", "pytest"}
+    assert {frozenset({"[web]"}), frozenset({"[web]", "[postgresql]"})} < {*shown}
