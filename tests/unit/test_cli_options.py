@@ -36,6 +36,15 @@ def test_repeated() -> None:
         given(worker, "--webhook-ports", "443,none")
 
 
+def test_json_is_asked_for() -> None:
+    """Behind a command or before all of them: old versions of click took a default for the flag."""
+    command = main.get_command(click.Context(main), "list")
+    assert command is not None
+    assert (given(command)["as_json"], given(command, "--json")["as_json"]) == (False, True)
+    parent = main.make_context("mutirao", ["--json", "list"])
+    assert command.make_context("list", ["shop:app"], parent=parent).params["as_json"] is True
+
+
 def test_the_help_of_a_worker_has_sections() -> None:
     """Each option stands in one of them, and each of them has some."""
     found = CliRunner().invoke(main, ["worker", "--help"]).output

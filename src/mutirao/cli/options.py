@@ -44,7 +44,7 @@ def _as_json_of_all() -> bool:
 
 
 as_json = click.option(
-    "--json", "as_json", is_flag=True, envvar="MUTIRAO_JSON", show_envvar=True,
+    "--json", "as_json", is_flag=True, flag_value=True, envvar="MUTIRAO_JSON", show_envvar=True,
     default=_as_json_of_all, show_default=False, help="Print one JSON document.",
 )  # fmt: skip
 
