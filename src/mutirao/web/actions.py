@@ -22,6 +22,7 @@ from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Permission, check
 from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
 from mutirao.web.api.problems import Conflict
+from mutirao.web.desk import Desk
 from mutirao.web.forms import Fields, Misread, form_of, id_in
 from mutirao.web.texts.language import LANGUAGES
 from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
@@ -206,17 +207,7 @@ def _whole(text: str) -> int:
     return int(text)
 
 
-# On queues and tasks
-
-
-async def _pause(visit: Visit, form: Fields) -> Notice:
-    await visit.desk.limits.apause(queue=_name(form, "queue"))
-    return Notice("done.pause", detail=form.text("queue"))
-
-
-async def _resume(visit: Visit, form: Fields) -> Notice:
-    await visit.desk.limits.aresume(queue=_name(form, "queue"))
-    return Notice("done.resume", detail=form.text("queue"))
+# On what has a name
 
 
 def _name(form: Fields, field: str) -> str:
@@ -226,7 +217,15 @@ def _name(form: Fields, field: str) -> str:
     return name
 
 
-# On schedules
+def _named(field: str, done: str, do: Callable[[Desk, str], Awaitable[object]]) -> Run:
+    """Return a command on the thing that a field names, and which text tells that it is done."""
+
+    async def run(visit: Visit, form: Fields) -> Notice:
+        name = _name(form, field)
+        await do(visit.desk, name)
+        return Notice(done, detail=name)
+
+    return run
 
 
 async def _run_schedule(visit: Visit, form: Fields) -> Notice:
@@ -238,39 +237,6 @@ async def _pause_schedule(visit: Visit, form: Fields) -> Notice:
     name, reason = _name(form, "schedule"), form.text("reason", 500)
     await visit.desk.schedules.apause(name, reason=reason or None)
     return Notice("done.pause", detail=name)
-
-
-async def _resume_schedule(visit: Visit, form: Fields) -> Notice:
-    name = _name(form, "schedule")
-    await visit.desk.schedules.aresume(name)
-    return Notice("done.resume", detail=name)
-
-
-# On subscriptions and endpoints
-
-
-async def _disable(visit: Visit, form: Fields) -> Notice:
-    name = _name(form, "subscription")
-    await visit.desk.subscriptions.adisable(name)
-    return Notice("done.disable", detail=name)
-
-
-async def _enable(visit: Visit, form: Fields) -> Notice:
-    name = _name(form, "subscription")
-    await visit.desk.subscriptions.aenable(name)
-    return Notice("done.enable", detail=name)
-
-
-async def _pause_endpoint(visit: Visit, form: Fields) -> Notice:
-    name = _name(form, "endpoint")
-    await visit.desk.endpoints.apause(name)
-    return Notice("done.pause", detail=name)
-
-
-async def _resume_endpoint(visit: Visit, form: Fields) -> Notice:
-    name = _name(form, "endpoint")
-    await visit.desk.endpoints.aresume(name)
-    return Notice("done.resume", detail=name)
 
 
 async def _test_endpoint(visit: Visit, form: Fields) -> Notice:
@@ -286,13 +252,36 @@ COMMANDS: Mapping[str, Command] = {
     "everything": Command(Permission.ACT, _everything, whole=False),
     "stop": Command(Permission.ACT, _stop),
     "run-schedule": Command(Permission.ACT, _run_schedule),
-    "pause-queue": Command(Permission.ADMIN, _pause),
-    "resume-queue": Command(Permission.ADMIN, _resume),
+    "pause-queue": Command(
+        Permission.ADMIN,
+        _named("queue", "done.pause", lambda desk, name: desk.limits.apause(queue=name)),
+    ),
+    "resume-queue": Command(
+        Permission.ADMIN,
+        _named("queue", "done.resume", lambda desk, name: desk.limits.aresume(queue=name)),
+    ),
     "pause-schedule": Command(Permission.ADMIN, _pause_schedule),
-    "resume-schedule": Command(Permission.ADMIN, _resume_schedule),
-    "disable-subscription": Command(Permission.ADMIN, _disable),
-    "enable-subscription": Command(Permission.ADMIN, _enable),
-    "pause-endpoint": Command(Permission.ADMIN, _pause_endpoint),
-    "resume-endpoint": Command(Permission.ADMIN, _resume_endpoint),
+    "resume-schedule": Command(
+        Permission.ADMIN,
+        _named("schedule", "done.resume", lambda desk, name: desk.schedules.aresume(name)),
+    ),
+    "disable-subscription": Command(
+        Permission.ADMIN,
+        _named(
+            "subscription", "done.disable", lambda desk, name: desk.subscriptions.adisable(name)
+        ),
+    ),
+    "enable-subscription": Command(
+        Permission.ADMIN,
+        _named("subscription", "done.enable", lambda desk, name: desk.subscriptions.aenable(name)),
+    ),
+    "pause-endpoint": Command(
+        Permission.ADMIN,
+        _named("endpoint", "done.pause", lambda desk, name: desk.endpoints.apause(name)),
+    ),
+    "resume-endpoint": Command(
+        Permission.ADMIN,
+        _named("endpoint", "done.resume", lambda desk, name: desk.endpoints.aresume(name)),
+    ),
     "test-endpoint": Command(Permission.ADMIN, _test_endpoint),
 }

@@ -364,6 +364,7 @@ class RabbitConsumer:
                 return
         except TransportError as error:
             self._break(error)
+            return
         self._break(
             TransportUnavailable(
                 f"the broker has ended the consumer of {name}, as it does where {TOO_LONG}"
