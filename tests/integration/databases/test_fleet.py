@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 from pathlib import Path
@@ -65,8 +66,11 @@ async def test_a_later_version_takes_over(files: Files) -> None:
     old, new = Company(one, other), Company(one)
     await old.enqueue(one, "hold")
     working = old.worker(app_version="shop@1", drain_on_new_version=True)
-    async with working, new.worker(app_version="shop@2"):
+    async with contextlib.AsyncExitStack() as workers:
+        await workers.enter_async_context(working)
+        # Both serve the first database: only one that starts later leaves the job to the old one.
         await until(lambda: old.running[shown(one)])
+        await workers.enter_async_context(new.worker(app_version="shop@2"))
         fleet = working._worker
         assert isinstance(fleet, Fleet)
         await until(lambda: any(fleet._shared.deploys._stored.values()))
