@@ -34,7 +34,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure images clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs drawings images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -55,13 +55,19 @@ test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on 
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: $(VENV)/.types  ## lint, formatting, types, and who imports whom
+check: docs  ## lint, formatting, types, who imports whom, and the site of the documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
 	$(BIN)/python -m tests.support.typed_readme
 	$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site . build/site
+
+drawings: | docs/images  ## draw docs/images/*.svg anew from docs/drawings/*.dot, by Graphviz
+	for each in docs/drawings/*.dot; do dot -Tsvg $$each > docs/images/$$(basename $$each .dot).svg; done
 
 format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
@@ -142,5 +148,5 @@ headers:
 	@mv $@.txt $@
 
 %/.types: pyproject.toml %/.dev
-	$*/$(INSTALL) --group types
+	$*/$(INSTALL) --group types --group docs
 	@touch $@
