@@ -34,7 +34,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs drawings images clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs drawings extras dist images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -100,6 +100,16 @@ bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for 
 measure: $(VENV)/.bench  ## measure this queue alone (ARGS="latency --database sqlite:////tmp/bench.db")
 	$(BIN)/python -m benchmarks $(or $(ARGS),--help)
 
+extras: $(VENV)/.dev  ## install each extra alone, on each Python, and import what it is for
+	$(BIN)/python -m tests.matrix.extras $(ARGS)
+
+dist: $(VENV)/.release  ## build what goes to PyPI in dist, and check it (TAG=v0.1.0: that it is this version's)
+	rm -rf dist
+	$(BIN)/python -m build -q
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(if $(TAG),test -f dist/mutirao-$(TAG:v%=%).tar.gz)
+
 images: $(VENV)/.dev  ## write the pictures of the documents anew, by the tests of the dashboard in a browser
 	mkdir -p docs/images
 	MUTIRAO_IMAGES=docs/images $(BIN)/python -m pytest -q tests/integration/web/test_browser.py -k looks_right $(ARGS)
@@ -146,6 +156,11 @@ headers:
 %/.compiled: %/.dev
 	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
 	@mv $@.txt $@
+
+%/.release: pyproject.toml | %/bin/python
+	$*/$(INSTALL) --upgrade 'pip>=25.1'
+	$*/$(INSTALL) --group release
+	@touch $@
 
 %/.types: pyproject.toml %/.dev
 	$*/$(INSTALL) --group types --group docs

@@ -5,6 +5,7 @@ from __future__ import annotations
 import html
 import inspect
 import re
+import tomllib
 from pathlib import Path
 from types import ModuleType
 
@@ -16,6 +17,7 @@ import mutirao.federation
 import mutirao.testing
 import mutirao.web
 import mutirao.webhooks
+from tests.matrix.extras import IMPORTS
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (mutirao, mutirao.testing, mutirao.webhooks, mutirao.federation, mutirao.web)
@@ -46,9 +48,21 @@ def test_errors_have_docstrings() -> None:
 def _documented(thing: object) -> bool:
     if not inspect.isclass(thing):
         return not inspect.isroutine(thing) or bool(thing.__doc__)
-    public = {
-        name: inspect.unwrap(getattr(each, "fget", each))
+    public = [
+        each
         for name, each in vars(thing).items()
         if not name.startswith("_") and (inspect.isroutine(each) or isinstance(each, property))
-    }
-    return bool(thing.__doc__) and all(inspect.getdoc(each) for each in public.values())
+    ]
+    return bool(thing.__doc__) and all(inspect.getdoc(each) for each in public)
+
+
+def test_each_extra_is_tried_alone() -> None:
+    """`make extras` knows them all."""
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert {*declared["optional-dependencies"]} == {*IMPORTS} - {""}
+
+
+def test_the_citation_names_this_version() -> None:
+    """The version stands in two files."""
+    version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+    assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
