@@ -60,7 +60,7 @@ check: docs  ## lint, formatting, types, who imports whom, and the site of the d
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
-	$(BIN)/python -m tests.support.typed_readme
+	$(BIN)/python -m tests.support.typed_page
 	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error

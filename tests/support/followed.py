@@ -18,6 +18,7 @@ from tests.support.sqs import USUAL
 ROOT = Path(__file__).parents[2]
 FOLLOWED = [
     "docs/tutorial.md",
+    "docs/first-steps.md",
     "README.md",
     "docs/api.md",
     "docs/dashboard.md",
