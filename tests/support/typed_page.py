@@ -34,7 +34,10 @@ def main() -> int:
     found = [line for line in said.splitlines() if ": error: " in line]
     if not failed and len(found) == 1 and MEANT in found[0]:
         return 0
-    print(f"mypy, of the programs of first-steps.md, but for {MEANT}:\n{said}{failed}", file=sys.stderr)
+    print(
+        f"mypy, of the programs of first-steps.md, but for {MEANT}:\n{said}{failed}",
+        file=sys.stderr,
+    )
     return 1
 
 

@@ -115,7 +115,9 @@ rm -rf /
 
 def test_the_table_of_connections_is_complete() -> None:
     """The page lists the kinds that are accepted, and no other, each with the right call."""
-    rows = re.findall(r"^\| `([\w.]+)`.*\| (.*) \|$", _section("docs/first-steps.md", "In your own"), re.M)
+    rows = re.findall(
+        r"^\| `([\w.]+)`.*\| (.*) \|$", _section("docs/first-steps.md", "In your own"), re.M
+    )
     calls = [call for _, call in rows]
     first_async = next(n for n, call in enumerate(calls) if call.startswith("`await"))
     for some, accepted in ((rows[:first_async], kinds._SYNC), (rows[first_async:], kinds._ASYNC)):
