@@ -63,8 +63,8 @@ check: docs  ## lint, formatting, types, who imports whom, and the site of the d
 	$(BIN)/python -m tests.support.typed_page
 	$(BIN)/lint-imports --no-logo
 
-docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error
-	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site . build/site
+docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error (LOCALE=pt_BR)
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
 
 drawings: | docs/images  ## draw docs/images/*.svg anew from docs/drawings/*.dot, by Graphviz
 	for each in docs/drawings/*.dot; do dot -Tsvg $$each > docs/images/$$(basename $$each .dot).svg; done

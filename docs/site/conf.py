@@ -8,12 +8,15 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
+from babel.messages.pofile import read_po
 from sphinx.application import Sphinx
+from sphinx.util.logging import getLogger
 
 from mutirao.cli import main
 
 ROOT = Path(__file__).parents[2]
 WIDTH = 100  # columns of what commands say
+logger = getLogger(__name__)
 _PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 
 project = "Mutirão"
@@ -35,6 +38,11 @@ extensions = [
     "sphinx.ext.autodoc",
     "sphinx.ext.napoleon",
 ]
+
+locale_dirs = ["locale"]
+gettext_compact = False  # a catalogue for each page
+gettext_uuid = False
+gettext_location = False
 
 myst_heading_anchors = 6  # pages link to headings as Git hosts name them
 myst_enable_extensions = ["colon_fence", "deflist"]
@@ -71,6 +79,17 @@ def _helps(command: click.Command, name: str, parent: click.Context | None) -> I
                 yield from _helps(found, each, context)
 
 
+def _warn_of_stale_translations(app: Sphinx, docname: str, source: list[str]) -> None:
+    """Warn of each translation whose original is no longer on the page."""
+    for catalogue in (ROOT / "docs" / "site" / "locale").glob(f"*/LC_MESSAGES/{docname}.po"):
+        text = " ".join(source[0].split())
+        with catalogue.open("rb") as file:
+            stale = [each.id for each in read_po(file) if each.id not in text]
+        for original in stale:
+            logger.warning("%s translates what the page no longer says: %r", catalogue, original)
+
+
 def setup(app: Sphinx) -> None:
-    """Add what is made from the code."""
+    """Add what is made from the code, and look after translations."""
     app.connect("source-read", _add_commands)
+    app.connect("source-read", _warn_of_stale_translations)

@@ -6,6 +6,7 @@ import html
 import inspect
 import re
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
@@ -18,6 +19,7 @@ import mutirao.testing
 import mutirao.web
 import mutirao.webhooks
 from tests.matrix.extras import IMPORTS
+from tests.support.documents import blocks
 
 ROOT = Path(__file__).parents[2]
 PACKAGES = (mutirao, mutirao.testing, mutirao.webhooks, mutirao.federation, mutirao.web)
@@ -66,3 +68,24 @@ def test_the_citation_names_this_version() -> None:
     """The version stands in two files."""
     version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
+
+
+def test_the_readme_in_portuguese_pairs_up() -> None:
+    """It has as many headings of each level, the same blocks, and links to the same pages."""
+    english, portuguese = ((ROOT / name).read_text() for name in ("README.md", "README.pt-BR.md"))
+    assert _levels(portuguese) == _levels(english)
+    assert list(_bodies(portuguese)) == list(_bodies(english))
+    assert _pages(portuguese) == _pages(english)
+
+
+def _levels(text: str) -> list[str]:
+    outside = re.sub(r"^```.*?^```$", "", text, flags=re.MULTILINE | re.DOTALL)
+    return re.findall(r"^#+(?= )", outside, re.MULTILINE)
+
+
+def _bodies(text: str) -> Iterator[tuple[str, str]]:
+    return ((block.kind, block.body) for block in blocks(text))
+
+
+def _pages(text: str) -> set[str]:
+    return {*re.findall(r"\]\((?!README)([^)#\s]+)", text)}
