@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.findings import Level
+from mutirao.model.graphs.graph import chain
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Unique
@@ -38,12 +39,14 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance import DriverContract, NotifierContract, StoreContract
 from mutirao_conformance.fairness import of as fair_of
 from mutirao_conformance.fairness import tenants
+from mutirao_conformance.graphs import a, write_graph
 from mutirao_conformance.kit import (
     NOW,
     at,
     deadline,
     due,
     ended,
+    finish,
     ids_of,
     job_of,
     join,
@@ -259,6 +262,22 @@ class TestMariadb(OnInnodb, StoreContract):
         with server.connect(database) as connection, connection.cursor() as cursor:
             cursor.execute("SELECT id FROM mutirao_counter")
             assert cursor.fetchall() == ()
+
+    async def test_a_graph_is_given_up_while_others_have_jobs(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """A caller that has a job, and will want another one, keeps no step from ending."""
+        ids = await write_graph(store, chain(a(), a()), on_dead="compensate")
+        worker = await join(store)
+        claim = await take_one(store, worker)
+        others = await put(store, *(due(key=f"k{n}", unique=Unique()) for n in range(3)))
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT id FROM mutirao_live WHERE id = %s FOR UPDATE", others[:1])
+            async with deadline():
+                await finish(store, worker, [claim], OutcomeKind.DEAD)
+            other.rollback()
+        assert {(await store.job(id)).state for id in ids} == {JobState.DEAD, JobState.CANCELLED}
 
     @pytest.mark.parametrize("ends", [False, True])
     async def test_a_limit_comes_while_others_have_jobs_that_run(

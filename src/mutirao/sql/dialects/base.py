@@ -223,7 +223,11 @@ class Dialect(ABC):
 
     def update_live(self) -> Update:
         """Return an UPDATE of live rows by a list of ids."""
-        return update(live)
+        return self.update_by_ids(live)
+
+    def update_by_ids(self, table: Table) -> Update:
+        """Return an UPDATE of rows by a list of their ids, which looks at no others."""
+        return update(table)
 
     def delete_rows(
         self, conn: Connection, column: Column[int], ids: Sequence[int], index: str = "PRIMARY"

@@ -59,7 +59,8 @@ def _change_asked(
     values = _given(
         priority=new.priority, queue=new.queue, max_attempts=new.max_attempts, run_at=due
     )
-    conn.execute(update(job).where(dialect.among(job.c.id, jobs)).values(**values))
+    which = dialect.among(job.c.id, jobs)
+    conn.execute(dialect.update_by_ids(job).where(which).values(**values))
 
 
 def _change_lanes(conn: Connection, dialect: Dialect, jobs: Sequence[int], new: Change) -> None:

@@ -280,7 +280,8 @@ def _give_up(
     """Cancel the waiting steps of graphs that are to be compensated."""
     among = dialect_of(conn.dialect).among
     conn.execute(update(graph).where(among(graph.c.id, graphs)).values(undoing=true()))
-    waiting = conn.execute(_waiting(among(step.c.graph, graphs))).all()
+    open_ = select(step).where(among(step.c.graph, graphs), step.c.outcome.is_(None))
+    waiting = _held_waiting(conn, dialect, {row.job: row for row in conn.execute(open_)})
     if waiting:
         jobs = [row.job for row in waiting]
         cancel_waiting(conn, dialect, jobs, now)
@@ -289,15 +290,16 @@ def _give_up(
         _close(conn, CANCELLED, waiting)
 
 
-def _waiting(which: Any) -> Any:
-    """Return a query for the waiting steps that locks their live rows."""
-    return (
-        select(step)
-        .join(live, live.c.id == step.c.job)
-        .where(which, live.c.worker.is_(None))
-        .order_by(live.c.id)
-        .with_for_update(of=live)
-    )
+def _held_waiting(conn: Connection, dialect: Dialect, steps: Mapping[int, Any]) -> list[Any]:
+    """Lock the live rows of steps, by job; return the steps that wait.
+
+    By the ids of their jobs: where a query joined both tables, MariaDB and MySQL read the live
+    table whole, and waited for rows that callers had, while these waited for a step.
+    """
+    if not steps:
+        return []
+    held = dialect.hold_live(live.c.id, ids=sorted(steps)).where(live.c.worker.is_(None))
+    return [steps[job] for job in conn.scalars(held.with_for_update())]
 
 
 def _undo(conn: Connection, enqueue: Enqueue, graphs: Sequence[int]) -> None:

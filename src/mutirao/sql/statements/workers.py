@@ -128,7 +128,7 @@ def retire(conn: Connection, dialect: Dialect, id: int) -> None:
     held = select(live.c.id).where(dialect.held_by(id)).order_by(live.c.id).with_for_update()
     if given := conn.scalars(held).all():
         conn.execute(
-            update(live)
+            dialect.update_live()
             .where(dialect.among(live.c.id, given))
             .values(worker=None, claimed_at=None, attempt=live.c.attempt - 1, run=next_run())
             .values(queue=own_lane())

@@ -213,9 +213,9 @@ class MariaDB(Dialect):
             found = found.with_hint(live, _BY_ID, name)
         return found
 
-    def update_live(self) -> Update:
+    def update_by_ids(self, table: Table) -> Update:
         """Go by the primary key: a small table would be read whole, and others waited for."""
-        found = update(live)
+        found = update(table)
         for name in _NAMES:
             found = found.with_hint(_BY_ID, dialect_name=name)
         return found
