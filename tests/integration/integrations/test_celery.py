@@ -27,6 +27,7 @@ from mutirao.integrations.celery import (
     group,
 )
 from mutirao.integrations.celery.options import FOREVER, rate, task_options
+from mutirao.model.jobs.expiry import EXPIRES_KEY
 from mutirao.testing import drain
 
 FAR = datetime(2031, 1, 2, tzinfo=UTC)
@@ -415,6 +416,8 @@ class TestCanvas:
             group([])
         with pytest.raises(ConfigurationError, match=r"on_dead.*#canvas"):
             add.s(1).on_error(add.s())
+        with pytest.raises(ConfigurationError, match=r"chain.on_error.* has no .*#canvas"):
+            chord([add.s(1)], add.s()).on_error(add.s())
         with pytest.raises(TypeError):
             _ = add.s(1) | 5  # type: ignore[operator]
 
@@ -432,7 +435,12 @@ class TestSchedules:
                     "args": (16, 16),
                 },
                 "often": {"task": add.name, "schedule": 30.0, "kwargs": {"x": 1}},
-                "hourly": {"task": add.name, "schedule": timedelta(hours=1), "args": [1]},
+                "hourly": {
+                    "task": add.name,
+                    "schedule": timedelta(hours=1),
+                    "args": [1],
+                    "options": {"expires": 60, "queue": "x", "priority": 3, "headers": {"a": 1}},
+                },
             },
             timezone="Europe/Lisbon",
         )
@@ -445,11 +453,15 @@ class TestSchedules:
         assert (found["often"].every, found["hourly"].every) == (
             timedelta(seconds=30), timedelta(hours=1),
         )  # fmt: skip
+        hourly = found["hourly"].job
+        assert (hourly.queue, hourly.priority) == ("x", -3)
+        assert hourly.metadata == {"headers": {"a": 1}, EXPIRES_KEY: 60.0}
+        assert crontab("1", "2", "sun", "*", "3").line == "1 2 * 3 sun"
 
     @pytest.mark.parametrize(
         ("entry", "message"),
         [
-            ({"options": {"queue": "x"}}, "give it to the task itself.*#schedules"),
+            ({"options": {"countdown": 5}}, "nothing is known of this option.*#options"),
             ({"schedule": object()}, "give a crontab, a timedelta, or seconds.*#schedules"),
             ({"relative": True}, "#schedules"),
             ({"colour": 1}, "#options"),

@@ -6,7 +6,7 @@ immutable (`si`). A graph is written whole: the database knows it from the begin
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from mutirao import PREVIOUS
 from mutirao.errors import ConfigurationError
@@ -53,6 +53,12 @@ class Canvas:
         part = whole._part(_NOTHING, steps)
         handle = app.enqueue_graph(part, **conn)
         return whole._result(handle, {id(signature): step for signature, step in steps}, None)
+
+    def on_error(self, errback: object) -> NoReturn:
+        """Refuse it."""
+        raise refusal(f"{type(self).__name__}.on_error(…)", "use @task.on_dead", "canvas")
+
+    link_error = on_error
 
     def _with(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
@@ -114,12 +120,6 @@ class Signature(Canvas):
         """Call the function itself, as in Celery."""
         whole = self._with(args, kwargs, {})
         return self._task(*whole.args, **whole.kwargs)
-
-    def on_error(self, errback: object) -> "Signature":
-        """Refuse it."""
-        raise refusal("signature.on_error(…)", "use @task.on_dead", "canvas")
-
-    link_error = on_error
 
     def _with(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]

@@ -8,7 +8,7 @@ from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError, UnknownTask
 from mutirao.integrations.celery.canvas import Signature
 from mutirao.integrations.celery.celery_task import CeleryTask
-from mutirao.integrations.celery.options import Priorities, task_options
+from mutirao.integrations.celery.options import Priorities, call_options, task_options
 from mutirao.integrations.celery.refusing import refusal, refuse_options
 from mutirao.integrations.celery.results import AsyncResult
 from mutirao.integrations.celery.schedules import crontab
@@ -16,10 +16,7 @@ from mutirao.tasks.blueprint import Tasks
 
 _PRIORITIES = ("bigger first", "smaller first")
 _ENTRY = frozenset({"task", "schedule", "args", "kwargs", "options", "relative"})
-_OF_TASK = "give it to the task itself, or make the schedule by app.schedules.put", "schedules"
-_ENTRY_OPTIONS = dict.fromkeys(
-    ("expires", "queue", "priority", "countdown", "headers", "time_limit"), _OF_TASK
-)
+_ENTRY_OPTIONS = frozenset({"expires", "queue", "priority", "headers", "time_limit"})
 
 
 class CeleryTasks:
@@ -120,7 +117,8 @@ class CeleryTasks:
         """Declare schedules, as `beat_schedule` has them; their tasks are registered by now.
 
         Parameters:
-            entries: by name: task, schedule (a `crontab`, a `timedelta`, or seconds), args, kwargs.
+            entries: by name: task, schedule (a `crontab`, a `timedelta`, or seconds), args,
+                kwargs, and of options expires, queue, priority, headers, time_limit.
             timezone: of the times of day: UTC unless given.
 
         Raises:
@@ -165,18 +163,19 @@ class CeleryTasks:
     def _add_entry(self, name: str, entry: Mapping[str, Any], timezone: str | None) -> None:
         refuse_options(f"beat_schedule[{name!r}]", entry, {}, _ENTRY)
         said = entry.get("options") or {}
-        refuse_options(f"beat_schedule[{name!r}] options", said, _ENTRY_OPTIONS, ())
+        refuse_options(f"beat_schedule[{name!r}] options", said, {}, _ENTRY_OPTIONS)
         if entry.get("relative"):
             raise refusal("relative=True", "ticks of every= count from the first one", "schedules")
         task = self._named(entry["task"])
         args = task.named(entry.get("args") or (), entry.get("kwargs") or {})
         terms: dict[str, Any] = {"name": name, "args": args}
+        call: Any = task.native.using(**call_options(said, self._priorities))
         when = entry["schedule"]
         if isinstance(when, crontab):
             terms |= {} if timezone is None else {"timezone": timezone}
-            self.tasks.schedule(when.line, **terms)(task.native)
+            self.tasks.schedule(when.line, **terms)(call)
         elif isinstance(when, int | float | timedelta):
-            self.tasks.schedule(every=when, **terms)(task.native)
+            self.tasks.schedule(every=when, **terms)(call)
         else:
             raise refusal(
                 f"the schedule {when!r}", "give a crontab, a timedelta, or seconds", "schedules"

@@ -20,9 +20,9 @@ class crontab:  # noqa: N801 (as it is called there)
         self,
         minute: _Field = "*",
         hour: _Field = "*",
+        day_of_week: _Field = "*",
         day_of_month: _Field = "*",
         month_of_year: _Field = "*",
-        day_of_week: _Field = "*",
         **others: Any,
     ) -> None:
         if others:
