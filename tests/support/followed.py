@@ -23,6 +23,7 @@ FOLLOWED = [
     "docs/database.md",
     "docs/guarantees.md",
     "docs/filters.md",
+    "docs/from/celery.md",
     "docs/limits.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",

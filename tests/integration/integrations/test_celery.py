@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
 from sqlalchemy import Connection, create_engine
 
+import mutirao.integrations.celery as package
 from mutirao import JobState, Mutirao, OutcomeKind
 from mutirao.errors import ConfigurationError, InvalidJob, JobDied, ResultMissing, UnknownTask
 from mutirao.integrations.celery import (
@@ -26,7 +29,15 @@ from mutirao.integrations.celery import (
     get_task_logger,
     group,
 )
-from mutirao.integrations.celery.options import FOREVER, rate, task_options
+from mutirao.integrations.celery.celery_task import _NOT_OURS
+from mutirao.integrations.celery.options import (
+    _NOT_OF_CALL,
+    _NOT_OF_TASK,
+    FOREVER,
+    rate,
+    task_options,
+)
+from mutirao.integrations.celery.refusing import PAGE
 from mutirao.model.jobs.expiry import EXPIRES_KEY
 from mutirao.testing import drain
 
@@ -508,3 +519,15 @@ def test_small_things() -> None:
     assert get_task_logger("shop") is logging.getLogger("shop")
     assert issubclass(MaxRetriesExceededError, Exception)
     assert repr(crontab(minute=0)) == "<crontab: 0 * * * *>"
+
+
+def test_each_refusal_names_a_section_of_the_page() -> None:
+    """Which is there."""
+    page = (Path(__file__).parents[3] / PAGE).read_text(encoding="utf-8")
+    sections = {each.lower().replace(" ", "-") for each in re.findall(r"^##+ (.*)$", page, re.M)}
+    source = "".join(each.read_text() for each in Path(package.__path__[0]).glob("*.py"))
+    named = set(re.findall(r"refusal\([^()]*(?:\([^()]*\)[^()]*)*\"([a-z-]+)\"[,\s]*\)", source))
+    named |= {anchor for _, anchor in (*_NOT_OF_TASK.values(), *_NOT_OF_CALL.values())}
+    named |= {anchor for _, anchor in _NOT_OURS.values()}
+    assert len(named) > 8
+    assert named - sections == set()
