@@ -49,7 +49,7 @@ class Canvas:
         conn = {"conn": options.pop("conn")} if "conn" in options else {}
         whole = self._with(tuple(args or ()), dict(kwargs or {}), options)
         app = whole._first()._task.app
-        steps: list[tuple[Signature, Step]] = []
+        steps: list[tuple[CelerySignature, Step]] = []
         part = whole._part(_NOTHING, steps)
         handle = app.enqueue_graph(part, **conn)
         return whole._result(handle, {id(signature): step for signature, step in steps}, None)
@@ -66,10 +66,10 @@ class Canvas:
         """Return it with more arguments and options for what comes first."""
         raise NotImplementedError
 
-    def _first(self) -> "Signature":
+    def _first(self) -> "CelerySignature":
         raise NotImplementedError
 
-    def _part(self, before: Any, steps: "list[tuple[Signature, Step]]") -> Part:
+    def _part(self, before: Any, steps: "list[tuple[CelerySignature, Step]]") -> Part:
         """Return the part of a graph; `before` stands for the result of what comes before."""
         raise NotImplementedError
 
@@ -80,7 +80,7 @@ class Canvas:
 
 
 @dataclass(eq=False)
-class Signature(Canvas):
+class CelerySignature(Canvas):
     """A call of a task that is not made yet; `task.s(…)` and `task.si(…)` make one."""
 
     _task: "CeleryTask"
@@ -94,15 +94,15 @@ class Signature(Canvas):
         """The name of the task."""
         return self._task.name
 
-    def set(self, immutable: bool | None = None, **options: Any) -> "Signature":
+    def set(self, immutable: bool | None = None, **options: Any) -> "CelerySignature":
         """Return it with more options, which are those of `apply_async`."""
         fixed = self.immutable if immutable is None else immutable
         options = {**self.options, **options}
-        return Signature(self._task, self.args, self.kwargs, options, fixed)
+        return CelerySignature(self._task, self.args, self.kwargs, options, fixed)
 
     def clone(
         self, args: Iterable[Any] = (), kwargs: Mapping[str, Any] | None = None, **options: Any
-    ) -> "Signature":
+    ) -> "CelerySignature":
         """Return it with more arguments: those by place come first."""
         return self._with(tuple(args), dict(kwargs or {}), options)
 
@@ -123,18 +123,18 @@ class Signature(Canvas):
 
     def _with(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
-    ) -> "Signature":
+    ) -> "CelerySignature":
         if not self.immutable:
             args, kwargs = (*args, *self.args), {**self.kwargs, **kwargs}
         else:
             args, kwargs = self.args, self.kwargs
         options = {**self.options, **options}
-        return Signature(self._task, args, kwargs, options, self.immutable)
+        return CelerySignature(self._task, args, kwargs, options, self.immutable)
 
-    def _first(self) -> "Signature":
+    def _first(self) -> "CelerySignature":
         return self
 
-    def _part(self, before: Any, steps: "list[tuple[Signature, Step]]") -> Step:
+    def _part(self, before: Any, steps: "list[tuple[CelerySignature, Step]]") -> Step:
         args = self.args if self.immutable or before is _NOTHING else (before, *self.args)
         made = our_step(self._task.job(args, self.kwargs, self.options))
         steps.append((self, made))
@@ -158,11 +158,11 @@ class chain(Canvas):  # noqa: N801 (as it is called there)
         first, *rest = self.tasks
         return chain(first._with(args, kwargs, options), *(_copied(each) for each in rest))
 
-    def _first(self) -> Signature:
-        first: Signature = self.tasks[0]._first()
+    def _first(self) -> CelerySignature:
+        first: CelerySignature = self.tasks[0]._first()
         return first
 
-    def _part(self, before: Any, steps: list[tuple[Signature, Step]]) -> Chain:
+    def _part(self, before: Any, steps: list[tuple[CelerySignature, Step]]) -> Chain:
         parts = []
         for each in self.tasks:
             parts.append(each._part(before, steps))
@@ -186,11 +186,11 @@ class group(Canvas):  # noqa: N801 (as it is called there)
     ) -> "group":
         return group([each._with(args, kwargs, options) for each in self.tasks])
 
-    def _first(self) -> Signature:
-        first: Signature = self.tasks[0]._first()
+    def _first(self) -> CelerySignature:
+        first: CelerySignature = self.tasks[0]._first()
         return first
 
-    def _part(self, before: Any, steps: list[tuple[Signature, Step]]) -> Group:
+    def _part(self, before: Any, steps: list[tuple[CelerySignature, Step]]) -> Group:
         return our_group(*(each._part(before, steps) for each in self.tasks))
 
     def _result(
@@ -233,7 +233,7 @@ def _several(given: tuple[Any, ...], what: str) -> list[Any]:
 
 def _copied(each: Canvas) -> Canvas:
     """Return a signature of its own: the same one may stand in several places."""
-    return each._with((), {}, {}) if isinstance(each, Signature) else each
+    return each._with((), {}, {}) if isinstance(each, CelerySignature) else each
 
 
 def _parts(each: Canvas) -> list[Canvas]:

@@ -8,7 +8,7 @@ from inspect import Parameter
 from typing import Any, NoReturn, cast
 
 from mutirao.app import Mutirao
-from mutirao.integrations.celery.canvas import Canvas, Signature, chain, group
+from mutirao.integrations.celery.canvas import Canvas, CelerySignature, chain, group
 from mutirao.integrations.celery.options import Priorities, Retrying, call_options
 from mutirao.integrations.celery.refusing import refusal
 from mutirao.integrations.celery.results import AsyncResult
@@ -194,7 +194,7 @@ class CeleryTask:
         """Enqueue a call, and what follows it; return the result of the first."""
         after = link if isinstance(link, Canvas) else group(link)
         conn = {"conn": options.pop("conn")} if "conn" in options else {}
-        found = chain(Signature(self, args, kwargs, options), after).apply_async(**conn)
+        found = chain(CelerySignature(self, args, kwargs, options), after).apply_async(**conn)
         while found.parent is not None:
             found = found.parent
         return found
@@ -205,13 +205,13 @@ class CeleryTask:
         """Return a call as a value, for a graph or `app.enqueue_many`."""
         return self.native.using(**call_options(options, self._priorities)).job(*args, **kwargs)
 
-    def s(self, *args: Any, **kwargs: Any) -> Signature:
+    def s(self, *args: Any, **kwargs: Any) -> CelerySignature:
         """Return a call that is not made yet; a result that comes before is its first argument."""
-        return Signature(self, args, kwargs)
+        return CelerySignature(self, args, kwargs)
 
-    def si(self, *args: Any, **kwargs: Any) -> Signature:
+    def si(self, *args: Any, **kwargs: Any) -> CelerySignature:
         """Return a call that is not made yet, and takes no result of what comes before."""
-        return Signature(self, args, kwargs, immutable=True)
+        return CelerySignature(self, args, kwargs, immutable=True)
 
     def signature(
         self,
@@ -219,9 +219,9 @@ class CeleryTask:
         kwargs: Mapping[str, Any] | None = None,
         immutable: bool = False,
         **options: Any,
-    ) -> Signature:
+    ) -> CelerySignature:
         """Return a call that is not made yet, with options of `apply_async`."""
-        return Signature(self, tuple(args or ()), dict(kwargs or {}), options, immutable)
+        return CelerySignature(self, tuple(args or ()), dict(kwargs or {}), options, immutable)
 
     subtask = signature
 

@@ -6,7 +6,7 @@ from typing import Any, overload
 
 from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError, UnknownTask
-from mutirao.integrations.celery.canvas import Signature
+from mutirao.integrations.celery.canvas import CelerySignature
 from mutirao.integrations.celery.celery_task import CeleryTask
 from mutirao.integrations.celery.options import Priorities, call_options, task_options
 from mutirao.integrations.celery.refusing import refusal, refuse_options
@@ -87,7 +87,7 @@ class CeleryTasks:
 
     def signature(
         self, task: str | CeleryTask, args: Any = None, kwargs: Any = None, **options: Any
-    ) -> Signature:
+    ) -> CelerySignature:
         """Return a call of a task, which may be given by its name.
 
         Raises:

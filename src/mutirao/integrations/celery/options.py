@@ -86,7 +86,7 @@ class Retrying:
     def policy(self) -> RetryPolicy:
         """Return our policy: only errors that are named are tried again."""
         return RetryPolicy(
-            self.attempts, self._wait, only=self.automatic or (_Nothing,), never=self.never
+            self.attempts, self._wait, only=self.automatic or (_NoError,), never=self.never
         )
 
     def _wait(self, attempt: int, error: BaseException | None) -> float:
@@ -96,7 +96,7 @@ class Retrying:
         return random.uniform(0, wait) if self.jitter else wait
 
 
-class _Nothing(Exception):
+class _NoError(Exception):
     """What is tried again where no error is."""
 
 
