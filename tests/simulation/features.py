@@ -140,6 +140,9 @@ class Features:
         """At a begin: the run is still the job's own, and no other one of its key is."""
         if not self._fleet.store.has(job.id, job.run):
             self.found.append((f"run {job.run} of job {job.id} begins, and is not its own", job.id))
+        until = job.expires_at
+        if until is not None and until < self._fleet.world.moment():
+            self.found.append((f"job {job.id} begins after {until}, when it is not wanted", job.id))
         if job.key is None:
             return
         running = self._fleet.story.running.values()

@@ -19,6 +19,7 @@ import mutirao.sql.dialects.sqlite
 from mutirao import Graph, Job, Mutirao
 from mutirao.client.graphs import GraphHandle
 from mutirao.engine.claiming import producer
+from mutirao.engine.dispatch import executor
 from mutirao.engine.liveness.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.code import Code
@@ -199,6 +200,7 @@ def patched(world: World) -> pytest.MonkeyPatch:
         if hasattr(module, "monotonic"):
             patch.setattr(module, "monotonic", lambda: world.now)
     patch.setattr(producer, "datetime", _clock(lambda: world.moment() + _off()))
+    patch.setattr(executor, "datetime", _clock(world.moment))  # what expires needs the right time
     for module in _modules(mutirao.sql.dialects.sqlite):
         if hasattr(module, "datetime"):
             patch.setattr(module, "datetime", _clock(world.moment))

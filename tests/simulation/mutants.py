@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from mutirao.engine.calls import outcomes
 from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch
@@ -85,6 +86,10 @@ def _nobody_waits_for_a_key(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(uniqueness, "_follow", follow)
 
 
+def _what_has_expired_is_started(patch: pytest.MonkeyPatch) -> None:
+    patch.setattr(outcomes, "of_expiry", _nothing)
+
+
 def _no_row_is_searched_for(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(UnreadableRowSearch, "met", _nothing)
     patch.setattr(run, "TROUBLES", ["_spoil"])
@@ -104,6 +109,7 @@ MUTANTS: dict[str, Patch] = {
     ),
     "nobody waits for a key": _nobody_waits_for_a_key,
     "a row of which every claim fails is not searched for": _no_row_is_searched_for,
+    "what has expired is started": _what_has_expired_is_started,
 }
 
 

@@ -10,11 +10,12 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.model.jobs import lost_workers
+from mutirao.model.jobs.expiry import expiring
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob
 from tests.simulation.features import Features
 from tests.simulation.fleet import SETTINGS, Fleet, patched
@@ -31,6 +32,7 @@ COMPANY = 2.0  # seconds between jobs that are enqueued beside one which nobody 
 LOOK = 0.5  # seconds between looks
 END = 400.0  # seconds: what has not ended by then never will
 MOST_TROUBLES = 8
+WANTED = 0.9  # seconds: jobs that take longer are wanted for as long as they take
 TROUBLES = [
     "_away",
     "_silence",
@@ -133,7 +135,11 @@ class Run:
 
     def _enqueue_plain(self, kind: str, seconds: float) -> None:
         args = f'{{"seconds":{seconds}}}' if KINDS[kind][1] else "{}"
-        self.fleet.enqueue([NewJob(task=kind, args=args)])
+        # Some are not wanted for long: as chance has it already, so that no seed's story changes.
+        ends = kind in ("slow", "once") and seconds > WANTED
+        until = self.world.moment() + timedelta(seconds=seconds)
+        metadata = expiring({}, until) if ends else {}
+        self.fleet.enqueue([NewJob(task=kind, args=args, metadata=metadata)])
 
     def _plan_troubles(self) -> None:
         weather, world = self.fleet.weather, self.world

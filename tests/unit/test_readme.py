@@ -24,6 +24,11 @@ ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from t
 
 
 @pytest.mark.repeats("docs/rabbitmq.md", "docs/sqs.md", decided="tests/integration/carrying")
+@pytest.mark.repeats(
+    *(f"docs/from/{name}.md" for name in ("apscheduler", "django-q2", "django-tasks", "dramatiq")),
+    *("docs/from/huey.md", "docs/from/rq.md"),
+    decided="tests/unit/testing",
+)
 @pytest.mark.repeats("docs/webhooks.md", decided="tests/integration/webhooks")
 @pytest.mark.repeats("docs/federation.md", decided="tests/integration/federation")
 @pytest.mark.parametrize("page", FOLLOWED)

@@ -43,6 +43,7 @@ SPREADS = {
 # room.
 SAME_SUBJECT = {
     "actions",
+    "expiry",
     "admin",
     "audit",
     "carried",

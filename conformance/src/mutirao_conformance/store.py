@@ -10,6 +10,7 @@ from mutirao_conformance.concurrency import ConcurrencyContract
 from mutirao_conformance.driver import DriverContract
 from mutirao_conformance.endpoints import EndpointsContract
 from mutirao_conformance.enqueueing import EnqueueingContract
+from mutirao_conformance.expiring import ExpiringContract
 from mutirao_conformance.fairness import FairnessContract
 from mutirao_conformance.federation import FederationContract
 from mutirao_conformance.filtering import FilterContract
@@ -60,6 +61,7 @@ class StoreContract(
     StandingContract,
     AuditContract,
     CancelContract,
+    ExpiringContract,
     SchedulesContract,
     TicksContract,
     PausingContract,

@@ -139,6 +139,11 @@ def number_or_moment(text: str) -> float | datetime:
     return moment(text)
 
 
+def length_or_moment(text: str) -> timedelta | datetime:
+    """Return the duration in a text, or the aware datetime: 15m, 2h, 2026-11-21T13:44:28Z."""
+    return duration(text) if is_length(text) else moment(text, ", or 15m or 2h")
+
+
 def past(text: str) -> datetime:
     """Return the moment in a text, or the one so long ago: 15m, 2h, 7d."""
     return datetime.now(UTC) - duration(text) if is_length(text) else moment(text, ", or 2h or 7d")

@@ -16,6 +16,7 @@ from mutirao.cli.options import (
     duration,
     json_object,
     kept,
+    length_or_moment,
     moment,
     names_option,
     number_or_moment,
@@ -23,7 +24,7 @@ from mutirao.cli.options import (
     window,
 )
 from mutirao.model.keys.uniqueness import OnConflict
-from mutirao.tasks.options import Conflict, Duration, KeyTerms, Tags, Version
+from mutirao.tasks.options import Conflict, Duration, Expiry, KeyTerms, Tags, Version
 from mutirao.workers import SETTINGS
 
 _Decorator = Callable[[Any], Any]
@@ -35,6 +36,7 @@ _READ: dict[Any, dict[str, Any]] = {
     datetime | None: {"type": moment},
     Duration | None: {"type": duration},
     Duration | Literal["forever"] | None: {"type": window},
+    Expiry | None: {"type": length_or_moment},
     Version | None: {"type": number_or_moment},
     Mapping[str, Any] | None: {"type": json_object},
     Conflict | None: {"type": click.Choice([*map(str, OnConflict)])},

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Required, Unpack
 from mutirao.client import many
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidSchedule
+from mutirao.model.jobs.expiry import lasting
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.cron import check_times
@@ -278,7 +279,7 @@ class Schedules:
         check_text("schedule's name", schedule.name, MAX_SCHEDULE_NAME)
         self._check_job(schedule.job)
         check_times(schedule)
-        return schedule
+        return schedule if schedule.job.expires is None else _lasting(schedule)
 
     def _check_job(self, job: NewJob) -> None:
         self._app.task_named(job.task)
@@ -288,6 +289,10 @@ class Schedules:
                 f"the job has the key {job.key!r}, but each tick makes a job of its own; leave the"
                 ' key out, and say with overlap="skip" or "after" if runs must not overlap'
             )
+
+
+def _lasting(schedule: Schedule) -> Schedule:
+    return replace(schedule, job=lasting(schedule.job))
 
 
 def _found(state: ScheduleState | None) -> ScheduleState:

@@ -23,7 +23,8 @@ from mutirao.tasks.validation import check_job
 
 Handler = Subscriber[..., Any] | Call[..., Any] | str
 # What one call of a task may say and a subscription may not: its deliveries would be one.
-_OF_ONE_CALL = ("key", "run_at", "tenant", "group", "metadata", "traceparent")
+_OF_ONE_CALL = ("key", "run_at", "tenant", "group", "metadata", "traceparent",
+                "expires")  # fmt: skip
 
 
 class PutSubscription(PutTerms, total=False):

@@ -265,6 +265,14 @@ class Store(
         """
         ...
 
+    async def end_expired(self, limit: int, *, now: datetime | None = None) -> int:
+        """End waiting jobs as cancelled of which the moment until which they are wanted has passed.
+
+        At most `limit`, the earliest first; returns how many. Those that run go on. Workers end
+        those that they claim, so these are of tasks that nobody serves, or wait for others.
+        """
+        ...
+
     async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
         """Forget messages that were first remembered more than `before` seconds ago.
 

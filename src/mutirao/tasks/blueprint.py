@@ -151,8 +151,8 @@ class Tasks(TopicRegistry):
                 _hand_over(task, app)
             for limit, queue in self._limits:
                 declare_limit(limit, queue=queue)
-            for schedule, task, args in self._schedules:
-                schedules.add(schedule, schedule.name, task, args)
+            for schedule, target, args in self._schedules:
+                schedules.add(schedule, schedule.name, target, args)
         except BaseException:
             for task in self._tasks.values():
                 task.join(self._surroundings)

@@ -16,6 +16,7 @@ from typing import Annotated, Any, Literal, Self, TypedDict
 
 from mutirao.errors import InvalidJob, InvalidLimit, InvalidTask
 from mutirao.model.jobs.change import Change
+from mutirao.model.jobs.expiry import EXPIRES_KEY, expiring
 from mutirao.model.jobs.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.jobs.retry import MAX_WAIT, RetryPolicy, policy_of, seconds
 from mutirao.model.keys.supersede import Supersede
@@ -27,6 +28,7 @@ from mutirao.tasks.validation import check_attempts, check_priority, check_queue
 Conflict = OnConflict | Literal["keep", "replace", "rerun", "error"]
 Duration = float | timedelta
 Version = float | datetime
+Expiry = float | timedelta | datetime
 Tags = tuple[str, ...] | list[str]
 
 
@@ -71,6 +73,8 @@ class TaskTerms(KeyTerms, total=False):
         findable: store a fingerprint of the arguments, for `find`.
         limit: how many jobs run at once, or start in a period.
         fair_by: the argument by whose values the jobs are claimed fairly.
+        expires: the seconds (or a `timedelta`) for which each job is wanted, from when it is
+            enqueued; one that has not started by then ends as cancelled.
         keep_result: store the result: True as long as the history, or for so many seconds.
     """
 
@@ -88,6 +92,7 @@ class TaskTerms(KeyTerms, total=False):
     limit: Limit | Iterable[Limit]
     keep_result: bool | Duration
     fair_by: str | None
+    expires: Duration | None
 
 
 class CallTerms(KeyTerms, total=False):
@@ -98,6 +103,8 @@ class CallTerms(KeyTerms, total=False):
         priority: smaller priorities run first; -32768 to 32767.
         run_at: the job is due at this aware datetime.
         delay: the job is due so many seconds (or a `timedelta`) from now; instead of `run_at`.
+        expires: the job is not wanted any more after this aware datetime, or so many seconds (or a
+            `timedelta`) from now: no attempt starts after that, and it ends as cancelled.
         max_attempts: the number of executions in all; replaces the retry policy's.
         timeout: maximum seconds (or a `timedelta`) of an attempt.
         key: a unique key of 1 to 200 characters, which one job holds until it has finished.
@@ -113,6 +120,9 @@ class CallTerms(KeyTerms, total=False):
     priority: Annotated[int | None, "Smaller runs first."]
     run_at: Annotated[datetime | None, "Not before this moment."]
     delay: Annotated[Duration | None, "Not before so long from now (90, 15m, 2h)."]
+    expires: Annotated[
+        Expiry | None, "Do not start it after this moment, or so long from now (90, 15m, 2h)."
+    ]
     max_attempts: Annotated[int | None, "Instead of the task's."]
     timeout: Annotated[Duration | None, "Instead of the task's."]
     key: Annotated[str | None, "At most one job has it until it has finished."]
@@ -148,11 +158,16 @@ class TaskOptions:
     keep_result: float | None = None  # seconds; inf: as long as the job's history
     limits: tuple[Limit, ...] = ()
     fair_by: str | None = None
+    expires: float | None = None  # seconds
 
     def __post_init__(self) -> None:
         if not isinstance(self.retry, RetryPolicy | None):
             raise InvalidTask(f"retry is {self.retry!r}; give a policy, as in Retry.exponential(5)")
         policy_of(self.retry, self.max_attempts)  # raises if the number is out of range
+        if self.expires is not None and not 0 < self.expires <= MAX_WAIT:
+            raise InvalidTask(
+                f"expires is {self.expires} seconds; give more than 0, or None for no limit"
+            )
         if self.stall_timeout is not None and not 0 < self.stall_timeout < MAX_WAIT:
             raise InvalidTask(
                 f"stall_timeout is {self.stall_timeout} seconds; give more than 0, or None for no"
@@ -183,6 +198,7 @@ class TaskOptions:
             limits=several_limits(terms.get("limit", ())),
             keep_result=keeping(terms.get("keep_result", False)),
             fair_by=terms.get("fair_by"),
+            expires=length_of_time("expires", terms.get("expires")),
         )
 
 
@@ -195,7 +211,7 @@ def template_of(task: str, options: TaskOptions, terms: CallTerms) -> NewJob:
     """
     refuse_unknown("task.using", terms, CallTerms)
     queue, priority = terms.get("queue"), terms.get("priority")
-    metadata = terms.get("metadata")
+    metadata, until = _until(options, terms)
     return NewJob(
         task=task,
         queue=options.queue if queue is None else queue,
@@ -206,12 +222,13 @@ def template_of(task: str, options: TaskOptions, terms: CallTerms) -> NewJob:
         timeout=length_of_time("timeout", terms.get("timeout")),
         key=terms.get("key"),
         tags=(*options.tags, *several_tags(terms.get("tags", ()))),
-        metadata={} if metadata is None else copy(metadata),
+        metadata=metadata,
         traceparent=terms.get("traceparent"),
         tenant=terms.get("tenant"),
         group=terms.get("group"),
         unique=_unique(options, terms),
         fair_by=options.fair_by,
+        expires=until,
     )
 
 
@@ -223,6 +240,24 @@ def refuse_unknown(what: str, given: Mapping[str, Any], terms: type) -> None:
             f"{what} has no option {', '.join(map(repr, unknown))}; there are"
             f" {', '.join(sorted(known))}"
         )
+
+
+def _until(options: TaskOptions, terms: CallTerms) -> tuple[Mapping[str, Any], float | None]:
+    """Return the metadata, with the moment until which a job is wanted; or else how long it is."""
+    given, metadata = terms.get("expires"), terms.get("metadata")
+    said = {} if metadata is None else copy(metadata)
+    if isinstance(given, datetime):
+        if given.tzinfo is None:
+            raise InvalidJob(
+                f"expires is the naive datetime {given}; give one with a time zone, or a timedelta"
+            )
+        return expiring(said, given), None
+    length = length_of_time("expires", given)
+    if length is not None and not 0 < length <= MAX_WAIT:
+        raise InvalidJob(f"expires is {given!r}; give more than 0 seconds, or a moment")
+    if length is None and EXPIRES_KEY not in said:
+        length = options.expires
+    return said, length
 
 
 def length_of_time(what: str, value: Duration | None) -> float | None:

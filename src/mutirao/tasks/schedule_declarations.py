@@ -9,11 +9,12 @@ from mutirao.errors import InvalidSchedule
 from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.schedules.cron import check_times
 from mutirao.model.schedules.schedule import Schedule, Terms
-from mutirao.tasks.task import Task
+from mutirao.tasks.task import Call, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
-Declared = tuple[Schedule, Task[..., Any], Mapping[str, Any]]
+Scheduled = Task[..., Any] | Call[..., Any]
+Declared = tuple[Schedule, Scheduled, Mapping[str, Any]]
 
 
 class Declarations:
@@ -70,14 +71,16 @@ class Declarations:
 
     def add(
         self, schedule: Schedule, name: str | None, target: Any, args: Mapping[str, Any]
-    ) -> Task[..., Any]:
-        """Record a schedule that the code declares for a task or a function; return the task.
+    ) -> Scheduled:
+        """Record a schedule that the code declares for a task, a call of one, or a function.
+
+        Returns the task, or the call.
 
         Raises:
             InvalidSchedule: the name is taken.
         """
-        task = target if isinstance(target, Task) else self._register(target)
-        chosen = name or task.name
+        task = target if isinstance(target, Task | Call) else self._register(target)
+        chosen = name or (task.template.task if isinstance(task, Call) else task.name)
         if chosen in self._by_name:
             raise InvalidSchedule(
                 f"two schedules are called {chosen!r}; give one of them a name:"
@@ -101,7 +104,7 @@ class Declaring:
     def __call__(self, target: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
     @overload
     def __call__(self, target: Callable[P, R], /) -> Task[P, R]: ...
-    def __call__(self, target: Any, /) -> Task[..., Any]:
+    def __call__(self, target: Any, /) -> Any:
         return self._schedules.add(self._schedule, self._name, target, self._args)
 
 

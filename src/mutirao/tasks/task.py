@@ -8,12 +8,14 @@ import inspect
 from collections.abc import Callable, Iterable
 from copy import copy
 from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
 from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.graphs.graph import Reference
+from mutirao.model.jobs.expiry import ending_at
 from mutirao.model.jobs.graph_flags import KEEPS_RESULT, flags_of
 from mutirao.model.jobs.job import Keep, NewJob
 from mutirao.model.jobs.records import DeadJob
@@ -184,6 +186,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         options = replace(
             self.options, process=False, retry=None, max_attempts=None, unique=Unique(),
             findable=False, keep_result=None, limits=(), fair_by=None, stall_timeout=None,
+            expires=None,
         )  # fmt: skip
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._app, handler, name, options, unannotated=DeadJob)
@@ -391,17 +394,20 @@ class Call(Generic[P, R]):
         """
         if self.app.undecided:
             self._decide()
+        template = self.template
+        if template.expires is not None:
+            template = ending_at(template, datetime.now(UTC))
         try:
             payload = self.signature.encode(args, kwargs)
         except InvalidArguments:
             payload, refers = self.signature.encode_around(args, kwargs, _referred)
             if not refers:
                 raise
-            return replace(self.template, args=payload, refers=refers)
+            return replace(template, args=payload, refers=refers)
         if self.findable:
             fingerprint = self.signature.fingerprint(payload)
-            return replace(self.template, args=payload, fingerprint=fingerprint)
-        return self.template.with_args(payload)
+            return replace(template, args=payload, fingerprint=fingerprint)
+        return template.with_args(payload)
 
     def _decide(self) -> None:
         """Check what was left of the signature of this task, and not of others."""

@@ -12,6 +12,7 @@ from typing import Any
 import msgspec
 
 from mutirao.errors import InvalidJob
+from mutirao.model.jobs.expiry import EXPIRES_KEY, check_expiry
 from mutirao.model.jobs.job import (
     MAX_KEY,
     MAX_PRIORITY,
@@ -51,6 +52,11 @@ def _check_options(job: NewJob, max_payload: int) -> None:
     check_queue(job.queue)
     check_priority(job.priority)
     check_when(job.run_at, job.delay)
+    if job.expires is not None and (job.delay or 0) >= job.expires:
+        raise InvalidJob(
+            f"the job is due in {job.delay:g} seconds, and expires before that, in"
+            f" {job.expires:g}; give a shorter delay, or a longer expires"
+        )
     check_attempts(job.max_attempts)
     _check_timeout(job.timeout)
     if job.key is not None:
@@ -68,6 +74,8 @@ def _check_options(job: NewJob, max_payload: int) -> None:
             " app.enqueue_graph can enqueue it"
         )
     _check_labels(job.tags, job.metadata, max_payload)
+    if job.metadata and EXPIRES_KEY in job.metadata:
+        check_expiry(job.metadata, job.run_at)
     if job.traceparent is not None and not _TRACEPARENT.match(str(job.traceparent)):
         raise InvalidJob(
             f"traceparent is {job.traceparent!r}; give the W3C header's value, as in"

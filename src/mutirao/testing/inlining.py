@@ -154,6 +154,8 @@ class InlineStore(MemoryStore):
             return outcomes.of_error(error, limit, limit, policy)
 
         async def perform() -> Outcome:
+            if (late := outcomes.of_expiry(claim, datetime.now)) is not None:
+                return late
             try:
                 value = await _perform(task, job, claim, call)
                 return SUCCEEDED if running.settled else outcomes.success(value, keep)

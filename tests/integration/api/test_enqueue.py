@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 import pytest
@@ -16,7 +17,15 @@ BODY = {"task": "send", "args": {"order_id": 7}}
 
 async def test_a_job_is_enqueued(ask: Ask, shop: Mutirao) -> None:
     """With its options; the answer says where it is."""
-    body = {**BODY, "queue": "bulk", "delay": 60, "tags": ["a"], "tenant": "5", "key": "k"}
+    body = {
+        **BODY,
+        "queue": "bulk",
+        "delay": 60,
+        "expires": 90,
+        "tags": ["a"],
+        "tenant": "5",
+        "key": "k",
+    }
     answer = await ask("act", "POST", "/jobs", json=body)
     made = answer.json()
     assert (answer.status_code, made["created"], made["queue"]) == (201, True, "bulk")
@@ -24,6 +33,9 @@ async def test_a_job_is_enqueued(ask: Ask, shop: Mutirao) -> None:
     job = await shop.ajob(int(made["id"]))
     assert (job.args, job.tags, job.tenant, job.key) == ({"order_id": 7}, ("a",), "5", "k")
     assert job.state == "scheduled"
+    assert job.expires_at is not None
+    shown = (await ask("act", "GET", f"/jobs/{made['id']}")).json()["expires_at"]
+    assert datetime.fromisoformat(shown) == job.expires_at
 
 
 async def test_a_repetition_finds_the_job(ask: Ask, shop: Mutirao) -> None:

@@ -101,6 +101,41 @@ async def test_all_kinds_of_handlers_beside_a_database(app: Mutirao) -> None:
     assert [job.task for job in app.jobs()] == ["in_database"]
 
 
+async def test_what_has_expired_is_not_started(app: Mutirao, broker: MemoryTransport) -> None:
+    """The message brings its moment, also when it comes again; nobody is told of a death."""
+    tried: list[int] = []
+
+    @app.task(queue="mail", retry=Retry.fixed(9, interval=ALL_WELL))
+    async def attempt(job: Job) -> None:
+        tried.append(job.attempt)
+        raise OSError("no")
+
+    @app.task(queue="mail")
+    async def work(name: str) -> None:
+        tried.append(0)
+
+    soon_over = datetime.now(UTC) + timedelta(seconds=3 * ALL_WELL)
+    await work.using(expires=datetime.now(UTC) - timedelta(seconds=1)).aenqueue("late")
+    await attempt.using(expires=soon_over).aenqueue()
+    async with app.worker():
+        await until(lambda: datetime.now(UTC) > soon_over and bool(tried))
+        await work.using(expires=3600).aenqueue("last")
+        await until(lambda: 0 in tried)
+        await wait_until_empty(broker)
+    assert tried.count(0) == 1
+    assert len(tried) <= 5
+    assert await broker.dead("mail", 10) == []
+
+
+async def wait_until_empty(broker: MemoryTransport) -> None:
+    """Wait until nothing is left in the queue, and nothing comes again."""
+
+    async def empty() -> bool:
+        return await broker.waiting("mail") == 0
+
+    await until(empty)
+
+
 async def test_outcomes(app: Mutirao, broker: MemoryTransport) -> None:
     """Retried with back-off, snoozed without an attempt, cancelled, dead, and mourned."""
     tries: list[tuple[str, int]] = []

@@ -31,13 +31,16 @@ def test_every_option(shell: Shell) -> None:
         *("--queue", "slow", "--priority", "-5", "--run-at", "2040-01-02T03:04:05Z"),
         *("--max-attempts", "3", "--timeout", "1m", "--key", "k", "--tag", "a", "--tag", "b"),
         *("--metadata", '{"by": "me"}', "--traceparent", trace),
-        *("--tenant", "acme", "--group", "north"),
+        *("--tenant", "acme", "--group", "north", "--expires", "2041-01-02T03:04:05Z"),
     )
     assert handle == {"id": 1, "task": "send", "queue": "slow", "how": "inserted"}
     job = shell.store(lambda store: store.job(1))
     assert (job.queue, job.priority, job.max_attempts, job.timeout) == ("slow", -5, 3, 60.0)
     assert job.run_at == datetime(2040, 1, 2, 3, 4, 5, tzinfo=UTC)
-    assert (job.key, job.tags, job.metadata) == ("k", ("receipt", "a", "b"), {"by": "me"})
+    assert (job.key, job.tags) == ("k", ("receipt", "a", "b"))
+    assert job.metadata == {"by": "me", "@expires": "2041-01-02T03:04:05+00:00"}
+    assert job.expires_at == datetime(2041, 1, 2, 3, 4, 5, tzinfo=UTC)
+    assert "expires at:    2041-01-02" in shell.ok("show", "shop:app", "1")
     assert (job.args, job.traceparent) == ({}, trace)
     assert (job.tenant, job.group) == ("acme", "north")
     [found] = shell.json("list", "shop:app", "--tenant", "acme", "--group", "north")
@@ -113,6 +116,7 @@ def test_delay(shell: Shell) -> None:
         (2, ["send", "[1]"], "is no JSON object"),
         (2, ["send", "{"], "is no JSON"),
         (2, ["send", "--run-at", "2040-01-01"], "has no time zone; add Z"),
+        (2, ["send", "--expires", "soon"], "is no moment; write it as 2026"),
         (2, ["send", "--delay", "-5"], "is no length of time"),
         (2, ["send", "--metadata", "7"], "is no JSON object"),
     ],

@@ -13,6 +13,7 @@ from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.sql.dialects.postgresql.enqueue import MAX_JOBS_PER_INSERT
 from mutirao.sql.store.jobs import SqlStore
+from mutirao_conformance.expiring import until
 from mutirao_conformance.fairness import of
 from mutirao_conformance.graphs import a, returned, write_graph
 from mutirao_conformance.kit import NOW, due, join, put, take
@@ -36,6 +37,13 @@ async def enqueues(mine: SqlStore, others: SqlStore) -> None:
 async def enqueues_in_sql(mine: SqlStore, others: SqlStore) -> None:
     """The documented function."""
     await in_sql(mine, "'send', '{\"order_id\": 7}', queue => 'mail', delay => 60, key => 'k'")
+
+
+@duty("expires")
+async def enqueues_what_expires(mine: SqlStore, others: SqlStore) -> None:
+    """One job, and some of many."""
+    await put(mine, until(NOW))
+    assert len(await mine.aenqueue(iter([until(NOW), due(), until(NOW)]))) == 3
 
 
 @duty("inbox")

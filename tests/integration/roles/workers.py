@@ -28,6 +28,7 @@ from mutirao_conformance.endpoints import (
     endpoint,
     fail,
 )
+from mutirao_conformance.expiring import until as wanted_until
 from mutirao_conformance.fairness import of
 from mutirao_conformance.federation import HOST, SAID, fail_host
 from mutirao_conformance.graphs import DEAD, a, returned, taking, write_graph
@@ -71,6 +72,14 @@ async def lives(mine: SqlStore, others: SqlStore) -> None:
     assert await mine.lose([(held[2].id, 1)], now=NOW) == {held[2].id}
     await mine.retire(worker)
     await mine.refresh_statistics()
+
+
+@duty("worker", "expiry")
+async def ends_what_has_expired(mine: SqlStore, others: SqlStore) -> None:
+    """It ends a job that nobody runs; one that a schedule or a handler enqueues may expire, too."""
+    await put(mine, wanted_until(NOW))
+    assert await mine.end_expired(10, now=at(1)) == 1
+    assert await mine.prune(OutcomeKind.CANCELLED, 0, 100, now=FAR_AHEAD) == 1
 
 
 @duty("worker", "inbox")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -47,6 +49,15 @@ async def test_a_dead_job_tells_its_story(browser: Browser, shop: Shop) -> None:
     assert "&#34;password&#34;: &#34;•••&#34;" in page
     assert "ana@example.com" in page
     assert 'action="/act/redrive"' in page
+
+
+async def test_until_when_a_job_is_wanted(browser: Browser, shop: Shop) -> None:
+    """Of one that expires."""
+    task = shop.app.tasks["send_receipt"]
+    job = replace(task.using(expires=datetime(2031, 2, 3, tzinfo=UTC)).template, args="{}")
+    [id] = await shop.app.store.aenqueue([job])
+    assert "<dt>Expires</dt><dd><time" in await browser.page(f"/jobs/{id}")
+    assert "<dt>Expires</dt>" not in await browser.page(f"/jobs/{shop.dead}")
 
 
 async def test_a_result_is_shown(browser: Browser, shop: Shop) -> None:

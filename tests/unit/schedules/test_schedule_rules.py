@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from mutirao.errors import InvalidSchedule, UnknownSchedule, WrongState
+from mutirao.model.jobs.expiry import EXPIRES_KEY, expiry_in, lasting
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts, ScheduleState
@@ -334,3 +335,13 @@ def test_unknown_names(order: str) -> None:
     """Say where to find those there are."""
     with pytest.raises(UnknownSchedule, match="no schedule 's'; `mutirao schedules list`"):
         getattr(schedule_rules, order)(ScheduleFacts(None, NOON), "s")
+
+
+def test_jobs_that_expire() -> None:
+    """Each job is wanted for as long as its schedule says, from when it is made."""
+    wanted = replace(JOB, expires=60.0, metadata={"a": 1, EXPIRES_KEY: "of no schedule"})
+    state = made(job=lasting(wanted))
+    found = schedule_rules.tick(ScheduleFacts(state, at(10.5), False, None))
+    [ticked] = found.ticks
+    assert expiry_in(ticked.job.metadata) == at(11.5)
+    assert ticked.job.metadata["a"] == 1

@@ -61,7 +61,7 @@ def test_a_type_that_nobody_reads() -> None:
 
 def test_all_of_a_job_is_stored() -> None:
     """A field of a new job is a column of its row, or among the few that become something else."""
-    elsewhere = {"run_at", "delay", "unique", "refers", "fair_by", "checked"}
+    elsewhere = {"run_at", "delay", "unique", "refers", "fair_by", "checked", "expires"}
     assert {each.name for each in fields(NewJob)} - elsewhere == set(FACTS)
     assert {"id", "run_at", "enqueued_at", "version", *FACTS} == set(job.c.keys())
 

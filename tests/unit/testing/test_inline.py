@@ -7,6 +7,7 @@ import threading
 from collections.abc import AsyncGenerator, Generator
 from contextlib import nullcontext
 from contextvars import ContextVar
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -26,6 +27,16 @@ def where() -> tuple[bool, bool]:
     except RuntimeError:
         return threading.current_thread() is threading.main_thread(), False
     return threading.current_thread() is threading.main_thread(), True
+
+
+def test_what_has_expired_is_not_run(shop: Shop) -> None:
+    """It ends as in a worker, and raises nothing."""
+    with inline(shop.app):
+        handle = shop.send.using(expires=datetime(2001, 1, 1, tzinfo=UTC)).enqueue(7)
+        shop.send.using(expires=60).enqueue(8)
+        record = shop.app.job(handle.id)
+    assert (record.state, record.error_type) == (JobState.CANCELLED, "Expired")
+    assert [each[1] for each in shop.done] == [8]
 
 
 class TestWhere:

@@ -1,15 +1,18 @@
 """Outcomes, computed from how a handler ended. Pure functions: others write the outcomes."""
 
 import traceback
+from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 
 from mutirao.errors import SettlingFailed, StaleRun
 from mutirao.log import log
-from mutirao.model.jobs.job import MAX_ERROR_TEXT, Keep, OutcomeKind
+from mutirao.model.jobs.expiry import EXPIRED, EXPIRES_KEY, REASON, expiry_of
+from mutirao.model.jobs.job import MAX_ERROR_TEXT, Claim, Keep, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.retry import Cancel, Dead, Retry, RetryPolicy, Snooze
 from mutirao.model.jobs.states import Fault
-from mutirao.model.row_json import storable
+from mutirao.model.row_json import UnreadableRow, storable
 
 RELEASED = Outcome(
     OutcomeKind.RELEASED, after=0.0, error_type="Shutdown", error="interrupted by a shutdown"
@@ -86,6 +89,22 @@ def postponed(seconds: float) -> Outcome:
 def unwritable(reason: BaseException) -> Exception:
     """Return the error of an attempt whose outcome the database refuses to write."""
     return SettlingFailed(f"the outcome of this attempt could not be written: {message(reason)}")
+
+
+def of_expiry(claim: Claim, clock: Callable[[tzinfo], datetime]) -> Outcome | None:
+    """Return the outcome of a job that is not wanted any more; None: it may start.
+
+    `clock`: asked only where there is such a moment.
+    """
+    if claim.metadata is None or EXPIRES_KEY not in claim.metadata:
+        return None
+    try:
+        until = expiry_of(claim)
+    except UnreadableRow as unfit:
+        return dead("UnreadableJob", str(unfit))
+    if until is None or clock(UTC) <= until:
+        return None
+    return Outcome(OutcomeKind.CANCELLED, error_type=EXPIRED, error=REASON)
 
 
 def dead(error_type: str, reason: str) -> Outcome:

@@ -5,6 +5,7 @@ Whatever a handler or a middleware raises becomes an outcome; nothing is raised 
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import partial
 from inspect import isawaitable
 from typing import Any
@@ -284,6 +285,8 @@ class Executor:
             return outcomes.CANCELLED
         if isinstance(claim, UnfitClaim):
             return outcomes.dead("UnreadableJob", claim.problem)
+        if (late := outcomes.of_expiry(claim, datetime.now)) is not None:
+            return late
         if not claim.lost:  # otherwise the last attempt was lost
             return None
         if claim.attempt > (limit := self.most_attempts(claim)):

@@ -93,8 +93,9 @@ class Housekeeping:
         return False
 
     async def prune(self, now: datetime | None = None) -> bool:
-        """Delete some of what is older than its retention, in small transactions."""
-        limit, more = self._settings.prune_batch, False
+        """Delete some of what is older than its retention, and end some of what has expired."""
+        limit = self._settings.prune_batch
+        more = await self._end_expired(limit, now)
         for outcome, age in self._settings.retention.items():
             if age is not None:
                 pruned = await self._store.prune(outcome, age.total_seconds(), limit, now=now)
@@ -106,6 +107,12 @@ class Housekeeping:
             forgotten = await self._store.prune_said(age.total_seconds(), limit, now=now)
             more = more or forgotten == limit
         return more
+
+    async def _end_expired(self, limit: int, now: datetime | None) -> bool:
+        ended = await self._store.end_expired(limit, now=now)
+        if ended:
+            log.info("%s jobs have expired that nobody had started", ended)
+        return ended == limit
 
     async def prune_audit(self, now: datetime | None = None) -> bool:
         """Delete some entries of the audit that are older than their retention."""

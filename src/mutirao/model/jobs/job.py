@@ -71,6 +71,8 @@ class NewJob:
     is a label. Jobs of a task with equal arguments have the same `fingerprint`. Arguments that are
     another step's result are not in `args` but in `refers`, as trees of
     `mutirao.model.graphs.graph.Step`. `fair_by` is the argument whose values are served fairly.
+    `expires` (seconds) is for how long it is wanted, where that was given as a length; its metadata
+    says until when, see `expiry`.
     """
 
     task: str
@@ -93,6 +95,7 @@ class NewJob:
     unique: Unique | None = None
     refers: Mapping[str, Any] = field(default_factory=dict)
     fair_by: str | None = None
+    expires: float | None = None
     checked: Checked = field(default_factory=Checked, init=False, repr=False, compare=False)
 
     @property

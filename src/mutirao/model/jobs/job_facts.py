@@ -4,6 +4,7 @@ from datetime import datetime
 from typing import Any
 
 from mutirao.model.jobs.claim import Claim
+from mutirao.model.jobs.expiry import expiry_of
 from mutirao.model.row_json import read_list, read_object
 
 
@@ -88,6 +89,11 @@ class JobFacts:
     def group(self) -> str | None:
         """The group of the tenant whose job it is."""
         return self._claim.group
+
+    @property
+    def expires_at(self) -> datetime | None:
+        """The moment after which no attempt starts, if somebody gave one when it was enqueued."""
+        return expiry_of(self._claim)
 
     @property
     def redrive_of(self) -> int | None:

@@ -75,6 +75,7 @@ class JobRecord:
     progress_note: str | None = None
     result: Any = None
     payload: Any = None
+    expires_at: datetime | None = None  # after that it does not start any more
     attempts: tuple[AttemptRecord, ...] = ()
 
 

@@ -13,6 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mutirao.errors import InvalidSchedule, UnknownSchedule, WrongState
+from mutirao.model.jobs.expiry import begun
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules.cron import check_times, next_tick, ticks_until
 from mutirao.model.schedules.schedule import (
@@ -272,6 +273,6 @@ def job_of(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
         due = tick + schedule.jitter * share
     return replace(
         schedule.job,
-        metadata={**schedule.job.metadata, **told},
+        metadata={**begun(schedule.job.metadata, now), **told},
         run_at=due if due is not None and due > now else None,
     )

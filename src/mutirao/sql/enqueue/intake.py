@@ -14,6 +14,7 @@ from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import is_denied, translated
 from mutirao.sql.drivers.naming import Names, named
 from mutirao.sql.drivers.steps import Driver, Steps, Work
+from mutirao.sql.enqueue.expiry import noting
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
 from mutirao.sql.enqueue.inbox import InboxStatements, remember
 
@@ -34,6 +35,7 @@ class DialectIntake:
     atomically: Callable[[Steps], Steps]  # runs all of these steps or none, in any transaction
     graph_statements: GraphStatements
     inbox: InboxStatements
+    expiry: str  # notes until when jobs are wanted, of a JSON array
     abroad: Callable[[Steps], Steps] = lambda steps: steps
 
 
@@ -63,17 +65,17 @@ class SqlIntake:
             StoreUnavailable: the role may not write to them.
         """
         with self._explaining:
-            return kinds.run(conn, self._work(lambda: self._dialect.steps(jobs)))
+            return kinds.run(conn, self._work(lambda: self._steps(jobs)))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object) -> list[int]:
         """Write `jobs` through an asynchronous connection or session; see `enqueue`."""
         with self._explaining:
-            return await kinds.arun(conn, self._work(lambda: self._dialect.steps(jobs)))
+            return await kinds.arun(conn, self._work(lambda: self._steps(jobs)))
 
     def steps(self, jobs: Iterable[NewJob]) -> Steps:
         """Write `jobs`, as steps for a connection of the store's own; see `enqueue`."""
         with self._explaining:
-            return (yield from named(self._names, self._dialect.steps(jobs)))
+            return (yield from named(self._names, self._steps(jobs)))
 
     def enqueue_graph(self, plan: Plan, conn: object) -> list[int]:
         """Write a graph; return the ids of its jobs, in order. Guarantees as for `enqueue`."""
@@ -102,7 +104,16 @@ class SqlIntake:
 
     def _write_graph(self, plan: Plan) -> Steps:
         dialect = self._dialect
-        return dialect.atomically(write_graph(plan, dialect.steps, dialect.graph_statements))
+        return dialect.atomically(write_graph(plan, self._steps_within, dialect.graph_statements))
+
+    def _steps(self, jobs: Iterable[NewJob]) -> Steps:
+        dialect = self._dialect
+        return noting(dialect.steps, dialect.atomically, dialect.expiry, jobs)
+
+    def _steps_within(self, jobs: Iterable[NewJob]) -> Steps:
+        """Write jobs where all that is written is written, or none of it."""
+        dialect = self._dialect
+        return noting(dialect.steps, lambda steps: steps, dialect.expiry, jobs)
 
     def _work(self, steps: Callable[[], Steps]) -> Work:
         def work(driver: Driver) -> Steps:

@@ -561,6 +561,15 @@ inbox = Table(
     Column("first_at", Instant, nullable=False),
 )
 
+# Until when jobs are wanted; `look_at`: when housekeeping has to look, None once it is done.
+expiry = Table(
+    "mutirao_expiry",
+    metadata,
+    Column("job", BigInteger, primary_key=True, autoincrement=False),
+    Column("expires_at", Instant, nullable=False),
+    Column("look_at", Instant),
+)
+
 # What people did; `ids`, `why` and `change` are JSON.
 action = Table(
     "mutirao_action",

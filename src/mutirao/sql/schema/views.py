@@ -55,6 +55,7 @@ jobs = Table(
     Column("fingerprint", Text),
     Column("tenant", Text),
     Column("group", Text),
+    Column("expires_at", Moment),
 )
 
 attempts = Table(

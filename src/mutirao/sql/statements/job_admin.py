@@ -1,4 +1,4 @@
-"""The administration of jobs: cancel, run now, redrive, prune; the same on every database.
+"""The administration of jobs: cancel, run now, redrive, expire, prune; the same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection` that is in a transaction; their contracts are
 those of the methods of the same name in `mutirao.ports.Store`. Live rows are locked in the order of
@@ -18,11 +18,14 @@ from sqlalchemy import (
     case,
     cast,
     exists,
+    or_,
     select,
     true,
+    update,
 )
 
 from mutirao.errors import InvalidJob
+from mutirao.model.jobs.expiry import EXPIRED, REASON
 from mutirao.model.jobs.job import FINAL_STATES, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import PARKED
@@ -66,21 +69,11 @@ def cancel(
 
     `enqueue` writes the compensating jobs of graphs.
     """
-    ids = matching_live(conn, which)
-    if ids and graphs.hold(conn, ids):
-        graphs.lock_compensated(conn, dialect, ids, ids)
-    through(conn, dialect.rules.hold(ids))
-    held = locked(conn, ids)
+    held = _hold(conn, dialect, matching_live(conn, which))
     among = dialect_of(conn.dialect).among
     waiting = [row.id for row in held if row.worker is None]
     running = [row.id for row in held if row.worker is not None]
-    if waiting:
-        cancel_waiting(conn, dialect, waiting, now)
-        uniqueness.let_go(conn, dialect, waiting)
-        through(conn, dialect.rules.tell_ended(waiting))
-        told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
-        graphs.ended(conn, dialect, enqueue, told, now)
-        limits.cancelled(conn, dialect, waiting, now)
+    _end_waiting(conn, dialect, enqueue, waiting, now)
     if running:
         conn.execute(
             dialect_of(conn.dialect)
@@ -89,6 +82,67 @@ def cancel(
             .values(cancel=true())
         )
     return [row.id for row in held]
+
+
+def expired(
+    conn: Connection, moment: ColumnElement[datetime], limit: int
+) -> tuple[list[int], list[int]]:
+    """Return jobs whose moment has passed, the earliest first: that wait, and that have ended."""
+    noted = tables.expiry.c
+    found = conn.execute(
+        select(noted.job, live.c.id)
+        .outerjoin(live, live.c.id == noted.job)
+        .where(noted.look_at < moment, or_(live.c.id.is_(None), live.c.worker.is_(None)))
+        .order_by(noted.look_at)
+        .limit(limit)
+    ).all()
+    waiting = [row.job for row in found if row.id is not None]
+    return waiting, [row.job for row in found if row.id is None]
+
+
+def end_expired(
+    conn: Connection, dialect: Dialect, enqueue: Enqueue, which: JobFilter, now: datetime | None
+) -> list[int]:
+    """Finish those of these jobs, named by ids, that wait as cancelled; return them."""
+    held = _hold(conn, dialect, which.ids or ())
+    waiting = [row.id for row in held if row.worker is None]
+    _end_waiting(conn, dialect, enqueue, waiting, now, EXPIRED, REASON)
+    return waiting
+
+
+def has_seen_expired(conn: Connection, jobs: Sequence[int]) -> None:
+    """Look no more whether these jobs have expired."""
+    noted = tables.expiry
+    among = dialect_of(conn.dialect).among(noted.c.job, jobs)
+    conn.execute(update(noted).where(among).values(look_at=None))
+
+
+def _hold(conn: Connection, dialect: Dialect, ids: Sequence[int]) -> Sequence[Any]:
+    """Lock live jobs with all that their end touches; return their rows."""
+    if ids and graphs.hold(conn, ids):
+        graphs.lock_compensated(conn, dialect, ids, ids)
+    through(conn, dialect.rules.hold(ids))
+    return locked(conn, ids)
+
+
+def _end_waiting(
+    conn: Connection,
+    dialect: Dialect,
+    enqueue: Enqueue,
+    waiting: Sequence[int],
+    now: datetime | None,
+    error_type: str | None = None,
+    error: str | None = None,
+) -> None:
+    """Finish waiting jobs, which are held, as cancelled, with all that follows for others."""
+    if not waiting:
+        return
+    cancel_waiting(conn, dialect, waiting, now, error_type, error)
+    uniqueness.let_go(conn, dialect, waiting)
+    through(conn, dialect.rules.tell_ended(waiting))
+    told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
+    graphs.ended(conn, dialect, enqueue, told, now)
+    limits.cancelled(conn, dialect, waiting, now)
 
 
 def run_now(conn: Connection, which: JobFilter, now: Moment) -> list[int]:
@@ -171,6 +225,7 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
     results.forget(conn, jobs)
     topics.forget(conn, jobs)
     webhooks.forget(conn, jobs)
+    dialect.delete_rows(conn, tables.expiry.c.job, jobs)
 
 
 def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:

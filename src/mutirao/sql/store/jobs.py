@@ -385,6 +385,22 @@ class SqlStore(
             None,
         )
 
+    async def end_expired(self, limit: int, *, now: datetime | None = None) -> int:
+        """End jobs that wait and are not wanted any more."""
+        moment, enqueue = self._dialect.moment(now), self._intake.enqueue
+        waiting, seen = await self._runner.alone(job_admin.expired, moment, limit)
+        if not (waiting or seen):
+            return 0
+        ended = await self._history_of(
+            lambda: self._locking.order(
+                lambda conn, which: job_admin.end_expired(conn, self._dialect, enqueue, which, now),
+                JobFilter(ids=tuple(waiting)),
+            ),
+            None,
+        )
+        await self._insistent.run(job_admin.has_seen_expired, [*seen, *ended])
+        return len(ended)
+
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)

@@ -65,6 +65,11 @@ class Subscriber(Task[P, R]):
         of_task, self._terms = separated(terms)
         super().__init__(app, function, id, options_of(of_task))
         self._check_counted()
+        if self.options.expires is not None:
+            raise InvalidTask(
+                f"the subscriber {id!r} has expires, which its deliveries cannot have; give it to"
+                " publish(…): nobody is told of it after that"
+            )
         self._topic = topic
         kind = topic.kind if isinstance(topic, Topic) else Any
         own = self.subscription  # checks it

@@ -41,6 +41,7 @@ class NewJobBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     priority: int | None = None
     run_at: Moment | None = None
     delay: Seconds | None = None
+    expires: Seconds | Moment | None = None
     max_attempts: int | None = None
     timeout: Seconds | None = None
     key: str | None = None

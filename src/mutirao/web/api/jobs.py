@@ -56,6 +56,7 @@ class JobAnswer(msgspec.Struct, kw_only=True):
     timeout: float | None
     run_at: datetime | None
     enqueued_at: datetime
+    expires_at: datetime | None
     started_at: datetime | None
     finished_at: datetime | None
     worker: IdText | None

@@ -207,6 +207,7 @@ ENGLISH: Mapping[str, str] = {
     "error.ask": "Ask whoever runs the dashboard.",
     "job.since": "since",
     "job.due": "Due",
+    "job.expires": "Expires",
     "job.enqueued": "Enqueued",
     "job.started": "Started",
     "job.finished": "Finished",

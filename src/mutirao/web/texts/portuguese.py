@@ -207,6 +207,7 @@ PORTUGUESE: Mapping[str, str] = {
     "error.ask": "Pergunte a quem mantém o painel.",
     "job.since": "desde",
     "job.due": "Previsto",
+    "job.expires": "Expira",
     "job.enqueued": "Enfileirado",
     "job.started": "Começou",
     "job.finished": "Terminou",

@@ -3,7 +3,11 @@
 from functools import partial
 
 from mutirao.sql.dialects.mysql.borrowed_sessions import abroad
-from mutirao.sql.dialects.mysql.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
+from mutirao.sql.dialects.mysql.enqueue_statements import (
+    EXPIRY_STATEMENT,
+    GRAPH_STATEMENTS,
+    INBOX_STATEMENTS,
+)
 from mutirao.sql.dialects.mysql.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
@@ -29,5 +33,6 @@ INTAKE = DialectIntake(
     atomically=partial(atomically, WORDS),
     graph_statements=GRAPH_STATEMENTS,
     inbox=INBOX_STATEMENTS,
+    expiry=EXPIRY_STATEMENT,
     abroad=abroad,
 )

@@ -37,6 +37,13 @@ GRAPH_STATEMENTS = GraphStatements(
 )
 
 
+EXPIRY_STATEMENT = (
+    "INSERT INTO mutirao_expiry (job, expires_at, look_at) SELECT job, micros, micros"
+    " FROM json_table(?, '$[*]' COLUMNS (job bigint PATH '$.job', micros bigint PATH '$.micros'))"
+    " given ON DUPLICATE KEY UPDATE expires_at = mutirao_expiry.expires_at"
+)
+
+
 # A transaction reads its own writes at any isolation level.
 INBOX_STATEMENTS = InboxStatements(
     write="""

@@ -16,7 +16,11 @@ from mutirao.model.jobs.job import DEFAULT_QUEUE, NewJob
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName, Placed, Unique, duplicate
 from mutirao.sql.dialects.postgresql.enqueue_rows import PARAMETERS, job_rows, live_rows
-from mutirao.sql.dialects.postgresql.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
+from mutirao.sql.dialects.postgresql.enqueue_statements import (
+    EXPIRY_STATEMENT,
+    GRAPH_STATEMENTS,
+    INBOX_STATEMENTS,
+)
 from mutirao.sql.dialects.postgresql.supersede import ask, judge
 from mutirao.sql.drivers.failures import beneath, short
 from mutirao.sql.drivers.steps import (
@@ -149,7 +153,9 @@ def atomically(steps: Steps) -> Steps:
     return (yield from (_TRANSACTION if autocommits else GRAPH_SAVEPOINT).around(steps))
 
 
-INTAKE = DialectIntake(_NAME, enqueue, lacks_tables, atomically, GRAPH_STATEMENTS, INBOX_STATEMENTS)
+INTAKE = DialectIntake(
+    _NAME, enqueue, lacks_tables, atomically, GRAPH_STATEMENTS, INBOX_STATEMENTS, EXPIRY_STATEMENT
+)
 
 
 def _single(job: NewJob) -> Steps:

@@ -29,6 +29,12 @@ WHERE id = ANY(ARRAY(
 )
 
 
+EXPIRY_STATEMENT = """
+INSERT INTO mutirao_expiry (job, expires_at, look_at)
+SELECT job, at, at FROM json_to_recordset(%s::text::json) AS noted (job bigint, at timestamptz)
+ON CONFLICT DO NOTHING"""
+
+
 # In REPEATABLE READ what another one has committed meanwhile is an error, and nothing is counted.
 INBOX_STATEMENTS = InboxStatements(
     write="""

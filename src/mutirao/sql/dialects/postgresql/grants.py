@@ -189,6 +189,12 @@ ROLES: Mapping[str, Role] = {
         "mutirao_app",
         {"mutirao_inbox": "SELECT (consumer, message, times), INSERT, UPDATE (times)"},
     ),
+    "expires": Role(
+        "one that enqueues jobs that expire",
+        "mutirao_app",
+        {"mutirao_expiry": "INSERT"},
+        beyond=("enqueue",),
+    ),
     "results": Role(
         "one that waits for the ends of jobs, and reads results",
         "mutirao_app",
@@ -219,6 +225,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
             "mutirao_progress": _ALL,
+            "mutirao_expiry": "SELECT (expires_at, job, look_at), INSERT, UPDATE (look_at), DELETE",
             **_each("SELECT, DELETE", "mutirao_waiter", "mutirao_inbox"),
             "mutirao_limit": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_counter", "mutirao_parked"),
@@ -321,6 +328,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_backlog": "SELECT",
             **_each("SELECT", "mutirao_throughput", "mutirao_errors"),
             "mutirao_action": "SELECT (id, state, stop), INSERT, UPDATE",
+            "mutirao_expiry": "SELECT (job), DELETE",
             "mutirao_audit": "SELECT",
             _SEQUENCE: "USAGE",
             _CLOSING: "USAGE",

@@ -2,13 +2,17 @@
 
 from functools import partial
 
-from mutirao.sql.dialects.sqlite.enqueue_statements import GRAPH_STATEMENTS, INBOX_STATEMENTS
+from mutirao.sql.dialects.sqlite.enqueue_statements import (
+    EXPIRY_STATEMENT,
+    GRAPH_STATEMENTS,
+    INBOX_STATEMENTS,
+)
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.drivers.failures import beneath
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.enqueue import atomically, enqueue
 
-_NEEDED = ("mutirao_job", "mutirao_inbox", "sqlite_sequence")
+_NEEDED = ("mutirao_job", "mutirao_inbox", "mutirao_expiry", "sqlite_sequence")
 
 
 def lacks_tables(error: Exception) -> bool:
@@ -24,4 +28,5 @@ INTAKE = DialectIntake(
     atomically=partial(atomically, WORDS),
     graph_statements=GRAPH_STATEMENTS,
     inbox=INBOX_STATEMENTS,
+    expiry=EXPIRY_STATEMENT,
 )

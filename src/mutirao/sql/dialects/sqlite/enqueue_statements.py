@@ -25,6 +25,13 @@ GRAPH_STATEMENTS = GraphStatements(
 )
 
 
+EXPIRY_STATEMENT = (
+    "INSERT INTO mutirao_expiry (job, expires_at, look_at)"  # noqa: S608 (constants)
+    f" SELECT {_each('job', 'micros', 'micros')} FROM json_each(?) WHERE true"
+    " ON CONFLICT DO NOTHING"
+)
+
+
 INBOX_STATEMENTS = InboxStatements(
     write="""
 INSERT INTO mutirao_inbox (consumer, message) VALUES (?, ?)

@@ -1,0 +1,10 @@
+-- Until when jobs are wanted: a row for each that somebody gave such a moment. No other table has a
+-- column for it, so that jobs without one cost what they did. What counts is the job's metadata, which a
+-- claim returns and a broker carries; this is where housekeeping looks, and people.
+CREATE TABLE mutirao_expiry (
+    job bigint PRIMARY KEY,
+    expires_at timestamptz NOT NULL,
+    look_at timestamptz -- when housekeeping has to look; NULL: it is done
+)
+--;
+CREATE INDEX mutirao_expiry_look_at ON mutirao_expiry (look_at) WHERE look_at IS NOT NULL
