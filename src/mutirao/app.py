@@ -44,7 +44,11 @@ from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.tasks.around.hooks import Hooks
-from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.around.middleware import (
+    AttemptMiddleware,
+    EnqueueManyMiddleware,
+    EnqueueMiddleware,
+)
 from mutirao.tasks.around.registration import HookRegistry
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
@@ -134,6 +138,7 @@ class Mutirao(
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
+        self._around_enqueue_many: list[EnqueueManyMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Hooks()
         self._portal = Portal()

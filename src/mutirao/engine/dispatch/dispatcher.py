@@ -399,7 +399,7 @@ class Dispatcher:
                 extra={"job": claim.id, "task": claim.task, "run": claim.run},
             )
         outcome = self._executor.judge(claim, error)
-        running.note_death(outcome, error)
+        running.note_error(error)
         self._interrupt(running, outcome)
 
     def _interrupt(self, running: Running, outcome: Outcome) -> None:

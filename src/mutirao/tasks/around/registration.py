@@ -5,9 +5,14 @@ from typing import Any, TypeVar
 
 from mutirao.model.jobs.job import Job
 from mutirao.tasks.around.hooks import AsyncHook, Hook, Hooks
-from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.around.middleware import (
+    AttemptMiddleware,
+    EnqueueManyMiddleware,
+    EnqueueMiddleware,
+)
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
+AroundEnqueueMany = TypeVar("AroundEnqueueMany", bound=EnqueueManyMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
 Provider = TypeVar("Provider", bound=Callable[..., Any])
 AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
@@ -17,6 +22,7 @@ class HookRegistry:
     """The registration of what stands around enqueues, attempts and handlers."""
 
     _around_enqueue: list[EnqueueMiddleware]
+    _around_enqueue_many: list[EnqueueManyMiddleware]
     _around_attempt: list[AttemptMiddleware]
     _surroundings: Hooks
 
@@ -28,6 +34,17 @@ class HookRegistry:
                 its place, once, and receives the `Handle`. The first one added is the outermost.
         """
         self._around_enqueue.append(middleware)
+        return middleware
+
+    def around_enqueue_many(self, middleware: AroundEnqueueMany) -> AroundEnqueueMany:
+        """Register a middleware that wraps each call of `enqueue_many`, in this process; return it.
+
+        Parameters:
+            middleware: a plain generator function without parameters that yields once, around all
+                of the call: the middleware of each of its jobs stands inside. An error is raised at
+                the yield, and cannot be swallowed. The first one added is the outermost.
+        """
+        self._around_enqueue_many.append(middleware)
         return middleware
 
     def around_attempt(self, middleware: AroundAttempt) -> AroundAttempt:
