@@ -194,7 +194,7 @@ class TestEnqueueing:
     async def test_by_task(self, traced: Traced) -> None:
         """Names may have the task; and a trace that the caller gives is the parent."""
         traced.install(names="task")
-        send = traced.app.task(_nothing, name="send", queue="mail")
+        send = traced.app.task(name="send", queue="mail")(_nothing)
         given = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
         id = send.using(traceparent=given).enqueue().id
         await traced.run(id)
@@ -213,7 +213,7 @@ class TestAttempts:
         """To the enqueue; what handlers do is below the attempt, in threads and transactions."""
         app = traced.app
         traced.install(attempts=how)
-        child = app.task(_nothing, name="child", queue="children")
+        child = app.task(name="child", queue="children")(_nothing)
 
         @app.task(queue="loop")
         async def coroutine(job: Job) -> None:
@@ -314,11 +314,13 @@ class TestAttempts:
 
     async def test_through_a_broker_and_a_topic(self, lite_url: str) -> None:
         """The context goes with the message, and from a publication to its deliveries."""
-        app = Mutirao(lite_url, transports={"mail": MemoryTransport()})
+        broker = MemoryTransport()
+        await broker.declare(["mail"])
+        app = Mutirao(lite_url, transports={"mail": broker})
         traced = Traced(app)
         traced.install()
         placed = app.topic("order.placed")
-        send = app.task(_nothing, name="send", queue="mail")
+        send = app.task(name="send", queue="mail")(_nothing)
 
         @app.subscriber("report", topic="order.placed", queue="reports")
         async def report(event: dict[str, Any]) -> None:
