@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Guard:
+class CallGuard:
     """The calls of one library.
 
     Parameters:

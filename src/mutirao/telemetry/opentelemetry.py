@@ -21,7 +21,7 @@ from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.trace import TRACEPARENT, hand_trace, trace_headers
 from mutirao.tasks.around.middleware import AttemptSteps, EnqueueManySteps, EnqueueSteps
 from mutirao.telemetry.carrying import carried, carrying
-from mutirao.telemetry.guarding import Guard
+from mutirao.telemetry.guarding import CallGuard
 
 try:
     from opentelemetry import context as contexts
@@ -47,8 +47,6 @@ QUEUE, COUNT = "messaging.destination.name", "messaging.batch.message_count"
 ID, TASK = "messaging.message.id", "messaging.mutirao.task"
 ERROR_TYPE = "error.type"
 _FAILED = (OutcomeKind.RETRIED, OutcomeKind.DEAD)
-
-guarded = Guard("OpenTelemetry")
 
 
 class OpenTelemetry:
@@ -85,6 +83,7 @@ class OpenTelemetry:
         given = {"attempts": attempts, "names": names, "stacks": stacks}
         for name, value in given.items():
             _check(name, value)
+        self._guarded = CallGuard("OpenTelemetry")
         self._tracer = trace.get_tracer(LIBRARY, tracer_provider=tracer_provider)
         self._instruments: Instruments | None = None
         if measure:
@@ -120,20 +119,26 @@ class OpenTelemetry:
         """Have a span around an enqueue, and its context in the job."""
         call = _call.get()
         began = perf_counter()
-        opened = guarded(self._open_one, job) if call is None else guarded(self._add, job, call)
+        opened = (
+            self._guarded(self._open_one, job)
+            if call is None
+            else self._guarded(self._add, job, call)
+        )
         opened = opened or _Opened(job)
         try:
             handle = yield opened.job
         except BaseException as error:
-            guarded(opened.close, _failure(error))
+            self._guarded(opened.close, _failure(error))
             raise
-        guarded(opened.close, {ID: str(handle.id), "messaging.mutirao.how": handle.how})
+        self._guarded(opened.close, {ID: str(handle.id), "messaging.mutirao.how": handle.how})
         if self._instruments is not None and call is None:
-            guarded(self._instruments.enqueued, {(job.queue, job.task): 1}, perf_counter() - began)
+            self._guarded(
+                self._instruments.enqueued, {(job.queue, job.task): 1}, perf_counter() - began
+            )
 
     def around_enqueue_many(self) -> EnqueueManySteps:
         """Have a span around a call of `enqueue_many`."""
-        call, began = guarded(self._open_many), perf_counter()
+        call, began = self._guarded(self._open_many), perf_counter()
         if call is None:
             yield
             return
@@ -141,27 +146,27 @@ class OpenTelemetry:
         try:
             yield
         except BaseException as error:
-            guarded(call.close, _failure(error))
+            self._guarded(call.close, _failure(error))
             raise
         finally:
             _call.reset(token)
-        guarded(call.close, {})
+        self._guarded(call.close, {})
         if self._instruments is not None and call.jobs:
-            guarded(self._instruments.enqueued, call.jobs, perf_counter() - began)
+            self._guarded(self._instruments.enqueued, call.jobs, perf_counter() - began)
 
     def _open_one(self, job: NewJob) -> "_Opened":
         parent = propagate.extract(carried(job)) if job.traceparent else None
         span, context = self._span(job, ENQUEUE, SpanKind.PRODUCER, parent)
         return _Opened(_told(job, context), span, contexts.attach(context))
 
-    def _open_many(self) -> "_Call":
+    def _open_many(self) -> "_ManyCall":
         # Who makes the context of the messages is the producer.
         kind = SpanKind.CLIENT if self._each else SpanKind.PRODUCER
         span = self._tracer.start_span("enqueue", kind=kind, attributes=ENQUEUE)
         context = trace.set_span_in_context(span)
-        return _Call(span, context, contexts.attach(context))
+        return _ManyCall(span, context, contexts.attach(context))
 
-    def _add(self, job: NewJob, call: "_Call") -> "_Opened":
+    def _add(self, job: NewJob, call: "_ManyCall") -> "_Opened":
         """Add a job to a call. It may be in another thread than the call, which waits for it."""
         call.add(job)
         if not self._each:
@@ -173,12 +178,12 @@ class OpenTelemetry:
 
     def around_attempt(self, job: Job) -> AttemptSteps:
         """Have a span around an attempt, as the current one for all that runs in it."""
-        attempt, outcome = guarded(self._begin, job), None
+        attempt, outcome = self._guarded(self._begin, job), None
         try:
             outcome = yield
         finally:
             if attempt is not None:
-                guarded(self._end, attempt, outcome)
+                self._guarded(self._end, attempt, outcome)
 
     def _begin(self, job: Job) -> "_Attempt":
         origin = propagate.extract(carried(job), context=Context())
@@ -246,7 +251,8 @@ def in_child(job: Job) -> Iterator[None]:
     if here or TRACEPARENT not in (headers := trace_headers()):
         yield
         return
-    token = contexts.attach(propagate.extract(headers))
+    origin = CallGuard("OpenTelemetry")(propagate.extract, headers)
+    token = contexts.attach(origin or Context())
     try:
         yield
     finally:
@@ -272,7 +278,7 @@ class _Opened:
 
 
 @dataclass(slots=True)
-class _Call:
+class _ManyCall:
     """A call of `enqueue_many` that is under way; `jobs`: how many, by queue and task."""
 
     span: Span
@@ -294,7 +300,7 @@ class _Call:
         _close(self.span, told, self.token)
 
 
-_call: ContextVar[_Call | None] = ContextVar("mutirao_enqueue_many", default=None)
+_call: ContextVar[_ManyCall | None] = ContextVar("mutirao_enqueue_many", default=None)
 
 
 def _close(span: Span, told: Mapping[str, str], token: Any) -> None:
