@@ -6,29 +6,38 @@ It stays when the attempt is over, as the engine logs its end in the same contex
 and webhooks read it, and so need to know nothing of what makes traces.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 
 TRACEPARENT = "traceparent"
-_NONE: Mapping[str, str] = {}
-_headers: ContextVar[Mapping[str, str]] = ContextVar("mutirao_trace_headers", default=_NONE)
+Headers = Mapping[str, str]
+_sources: ContextVar[tuple[Headers | Callable[[], Headers], ...]] = ContextVar(
+    "mutirao_trace_headers", default=()
+)
 
 
-def trace_headers() -> Mapping[str, str]:
+def trace_headers() -> Headers:
     """Return the headers that carry the trace of this attempt; empty outside of one that has any.
 
     `traceparent` is W3C's; beside it there is what else the program's propagators have.
     """
-    return _headers.get()
+    found: dict[str, str] = {}
+    for each in _sources.get():
+        found.update(each() if callable(each) else each)
+    return found
 
 
-def hand_trace(headers: Mapping[str, str]) -> None:
-    """Have this context carry these headers, beside those that it has."""
+def hand_trace(headers: Headers | Callable[[], Headers]) -> None:
+    """Have this context carry these headers, beside those that it has.
+
+    Parameters:
+        headers: or what returns them, each time that somebody asks; it must not raise.
+    """
     if headers:
-        _headers.set({**_headers.get(), **headers})
+        _sources.set((*_sources.get(), headers))
 
 
 def trace_ids() -> tuple[str, str] | None:
     """Return the ids of this attempt's trace and span, in hexadecimal digits, for log records."""
-    parts = _headers.get().get(TRACEPARENT, "").split("-")
+    parts = trace_headers().get(TRACEPARENT, "").split("-")
     return (parts[1], parts[2]) if len(parts) >= 4 else None

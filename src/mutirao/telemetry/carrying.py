@@ -35,10 +35,20 @@ def carrying(job: NewJob, headers: Mapping[str, str]) -> NewJob:
 
 def carried(job: Job | NewJob) -> dict[str, str]:
     """Return the headers that a job has kept; others than we may have written its metadata."""
-    kept: Any = job.metadata.get(TRACE_KEY)
-    found = kept.items() if isinstance(kept, Mapping) else ()
-    headers = {name: value for name, value in found if isinstance(value, str)}
-    return headers if job.traceparent is None else {**headers, TRACEPARENT: job.traceparent}
+    headers: dict[str, str] = {}
+    if isinstance(job, NewJob) or _may_carry(job):
+        kept: Any = job.metadata.get(TRACE_KEY)
+        found = kept.items() if isinstance(kept, Mapping) else ()
+        headers = {name: value for name, value in found if isinstance(value, str)}
+    if job.traceparent is not None:
+        headers[TRACEPARENT] = job.traceparent
+    return headers
+
+
+def _may_carry(job: Job) -> bool:
+    """Return whether reading the metadata is worth while: most jobs have none, or no such name."""
+    text = job._claim.metadata
+    return text is not None and TRACE_KEY in text
 
 
 def _joined(new: str, old: str) -> str:

@@ -11,6 +11,7 @@ messaging (1.44), which are no part of the API and still change: so they are wri
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
@@ -109,7 +110,7 @@ class OpenTelemetry:
         app.around_enqueue(self.around_enqueue)
         app.around_enqueue_many(self.around_enqueue_many)
         app.around_attempt(self.around_attempt)
-        app.around_handler(in_child)
+        app.around_child(in_child)
         if self._instruments is not None:
             app.measure(WorkerMeasurements(self._instruments))
 
@@ -186,10 +187,12 @@ class OpenTelemetry:
                 self._guarded(self._end, attempt, outcome)
 
     def _begin(self, job: Job) -> "_Attempt":
-        origin = propagate.extract(carried(job), context=Context())
-        cause = trace.get_current_span(origin).get_span_context()
-        links = [Link(cause)] if self._links and cause.is_valid else []
-        parent = trace.set_span_in_context(trace.INVALID_SPAN, origin) if self._links else origin
+        headers, links = carried(job), None
+        parent = propagate.extract(headers, context=Context()) if headers else Context()
+        if self._links:
+            cause = trace.get_current_span(parent).get_span_context()
+            links = [Link(cause)] if cause.is_valid else None
+            parent = trace.set_span_in_context(trace.INVALID_SPAN, parent)
         attributes = {
             ID: str(job.id),
             "messaging.mutirao.attempt": job.attempt,
@@ -198,8 +201,11 @@ class OpenTelemetry:
         more = {**PROCESS, **attributes}
         span, context = self._span(job, more, SpanKind.CONSUMER, parent, links)
         token = contexts.attach(context)
-        hand_trace(_injected(context))
+        hand_trace(partial(self._headers, context))
         return _Attempt(span, token)
+
+    def _headers(self, context: Context) -> dict[str, str]:
+        return self._guarded(_injected, context) or {}
 
     def _end(self, attempt: "_Attempt", outcome: Outcome | None) -> None:
         span, token = attempt

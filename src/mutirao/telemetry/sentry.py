@@ -100,7 +100,7 @@ class Sentry:
         app.around_enqueue(self.around_enqueue)
         app.around_enqueue_many(self.around_enqueue_many)
         app.around_attempt(partial(self._around_attempt, crons))
-        app.around_handler(in_child)
+        app.around_child(in_child)
         # The engine logs deaths as errors, which the SDK's logging integration makes events of.
         sentry_sdk.get_global_scope().add_event_processor(_without_our_deaths)
 

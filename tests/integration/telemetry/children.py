@@ -2,12 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 from mutirao import Job, Mutirao
 from mutirao.model.trace import trace_ids
 
 app = Mutirao("sqlite:///never-opened.db")
+
+
+@app.around_child
+def note(job: Job) -> Iterator[None]:
+    """Leave in a file that it stood around the handler, in a child or not."""
+    if "path" in job.args:
+        Path(job.args["path"] + ".hook").write_text("around")
+    yield
+
+
+@app.task
+def in_thread(path: str) -> None:
+    """Do nothing, where no child is."""
 
 
 @app.task(process=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 from pathlib import Path
 
 import pytest
@@ -43,6 +44,7 @@ async def test_where_handlers_run(app: Mutirao, tmp_path: Path) -> None:
         return True
 
     app.register(children.write_trace)
+    app.register(children.in_thread)
 
     @app.task
     async def coroutine() -> None:
@@ -56,19 +58,24 @@ async def test_where_handlers_run(app: Mutirao, tmp_path: Path) -> None:
     path = tmp_path / "trace"
     child = children.write_trace.job(str(path))
     apart = app.submit(child).id
+    beside = app.submit(children.in_thread.job(str(tmp_path / "none"))).id
     logger = logging.getLogger("mutirao")
     logger.addFilter(log_filter)
     try:
         logger.setLevel(logging.INFO)
         async with working(app):
-            for each in (*ids, apart):
+            for each in (*ids, apart, beside):
                 await ended(app, each)
     finally:
         logger.removeFilter(log_filter)
-    assert {each for each in logged if each} == {(TRACE, f"{id:016x}") for id in (*ids, apart)}
+    assert {each for each in logged if each} == {
+        (TRACE, f"{id:016x}") for id in (*ids, apart, beside)
+    }
     assert seen["coroutine"] == (TRACE, f"{ids[0]:016x}")
     assert seen["plain"] == (TRACE, f"{ids[1]:016x}")
     assert path.read_text() == f"{TRACE} {apart:016x}"
+    # `around_child` stands around children only.
+    assert [each for each in os.listdir(tmp_path) if "hook" in each] == ["trace.hook"]
     assert trace_headers() == {}
     assert trace_ids() is None
 

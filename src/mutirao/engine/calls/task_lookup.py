@@ -71,7 +71,8 @@ def find_task(order: Order, main: Main) -> Task[..., Any]:
 
 
 def _around(task: Task[..., Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    return task.surroundings.hooks, [each.function for each in task.inside.plan]
+    hooks = (*task.surroundings.child_hooks, *task.surroundings.hooks)
+    return hooks, [each.function for each in task.inside.plan]
 
 
 def _place(thing: Any) -> ImportPath:

@@ -15,6 +15,7 @@ AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
 AroundEnqueueMany = TypeVar("AroundEnqueueMany", bound=EnqueueManyMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
 Provider = TypeVar("Provider", bound=Callable[..., Any])
+ChildHook = TypeVar("ChildHook", bound=Hook)
 AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 
@@ -70,6 +71,14 @@ class HookRegistry:
             ConfigurationError: the hook is not a generator function.
         """
         self._surroundings.add_hook(hook)
+        return hook
+
+    def around_child(self, hook: ChildHook) -> ChildHook:
+        """Register a hook around handlers in child processes (`process=True`), and no others.
+
+        A plain generator function at module level; outside of those of `around_handler`.
+        """
+        self._surroundings.add_child_hook(hook)
         return hook
 
     def provide(self, factory: Provider) -> Provider:
