@@ -138,7 +138,7 @@ class OpenTelemetry:
             )
 
     def around_enqueue_many(self) -> EnqueueManySteps:
-        """Have a span around a call of `enqueue_many`."""
+        """Have a span around a call that enqueues many jobs, or a graph."""
         call, began = self._guarded(self._open_many), perf_counter()
         if call is None:
             yield

@@ -124,7 +124,7 @@ class Sentry:
             self._guarded(span.end, "ok")
 
     def around_enqueue_many(self) -> EnqueueManySteps:
-        """Have a span around a call of `enqueue_many`; its jobs have none."""
+        """Have a span around a call that enqueues many jobs, or a graph; its jobs have none."""
         call = self._guarded(self._spans.publishing_many)
         token = self._guarded(self._spans.enter, call)
         status = "internal_error"

@@ -19,7 +19,7 @@ from opentelemetry.sdk.trace.export import (
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from mutirao import Job, JobRecord, JobState, Mutirao, NewJob, Retry, Snooze
+from mutirao import Job, JobRecord, JobState, Mutirao, NewJob, Retry, Snooze, chain
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.tasks.around.middleware import EnqueueSteps
 from mutirao.telemetry.opentelemetry import OpenTelemetry
@@ -175,6 +175,27 @@ class TestEnqueueing:
         assert {parent(span) for span in spans} == ({place(call)} if each else set())
         assert call.kind is (SpanKind.CLIENT if each else SpanKind.PRODUCER)
         assert len(spans) == (3 if each else 0)
+
+    @pytest.mark.parametrize("face", ["enqueue_graph", "aenqueue_graph"])
+    async def test_a_graph(self, traced: Traced, face: str) -> None:
+        """Is a call that enqueues many; afterwards the caller's span is the current one again."""
+        app = traced.app
+        traced.install()
+        first, then = app.task(name="first")(_nothing), app.task(name="then")(_nothing)
+        with traced.tracer.start_as_current_span("request") as request:
+            graph = chain(first.job(), then.job())
+            if face == "enqueue_graph":
+                app.enqueue_graph(graph)
+            else:
+                await app.aenqueue_graph(graph)
+            assert trace.get_current_span() is request
+        call = traced.one("enqueue default")
+        assert told(call)["messaging.batch.message_count"] == 2
+        assert [parent(each) for each in traced.named("create default")] == [place(call)] * 2
+        with traced.tracer.start_as_current_span("request") as request:
+            with pytest.raises(InvalidJob):
+                app.enqueue_graph(chain(first.job(), NewJob(task="then", priority=10**6)))
+            assert trace.get_current_span() is request
 
     @pytest.mark.parametrize("face", FACES)
     async def test_one_that_fails(self, traced: Traced, face: str) -> None:

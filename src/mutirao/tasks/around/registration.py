@@ -38,7 +38,9 @@ class HookRegistry:
         return middleware
 
     def around_enqueue_many(self, middleware: AroundEnqueueMany) -> AroundEnqueueMany:
-        """Register a middleware that wraps each call of `enqueue_many`, in this process; return it.
+        """Register a middleware that wraps calls that enqueue many jobs; return it.
+
+        Those are `enqueue_many`, `publish_many` and `enqueue_graph`.
 
         Parameters:
             middleware: a plain generator function without parameters that yields once, around all
