@@ -11,7 +11,7 @@ from asyncio.subprocess import PIPE
 from pathlib import Path
 from typing import Any
 
-from mutirao import Mutirao
+from mutirao import Mutirao, NewJob
 from tests.support.waiting import until
 
 PROGRAM = """
@@ -48,27 +48,22 @@ def shrink(path: str) -> None:
     sentry_sdk.capture_message("about to shrink " + path)
     with sentry_sdk.start_span(op="file", name="read"):
         raise ValueError("no picture in " + path)
-
-
-if __name__ == "__main__":
-    with sentry_sdk.start_transaction(name="upload"):
-        shrink.enqueue("kite.png")
 """
+TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
 
 
 async def test_a_child_process(lite_url: str, tmp_path: Path) -> None:
     """What its handler tells is of the attempt's trace; the death is one event, of the worker."""
     (tmp_path / "shop.py").write_text(PROGRAM.format(url=lite_url))
     where = {**os.environ, "PYTHONPATH": str(tmp_path)}
-    caller = await asyncio.create_subprocess_exec(
-        sys.executable, "shop.py", cwd=tmp_path, env=where
-    )
-    assert await caller.wait() == 0
+    kept = {"trace": {"sentry-trace": f"{TRACE}-{SPAN}-1"}}
+    args = '{"path": "kite.png"}'
     worker = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "mutirao", "worker", "shop:app"),
         cwd=tmp_path, env=where, stderr=PIPE,
     )  # fmt: skip
     app = Mutirao(lite_url)
+    await app.asubmit(NewJob(task="shrink", args=args, metadata=kept))
     try:
         await until(lambda: app.ajobs(state="dead"))
         worker.send_signal(signal.SIGTERM)
@@ -81,18 +76,16 @@ async def test_a_child_process(lite_url: str, tmp_path: Path) -> None:
             worker.kill()
             await worker.communicate()
     found = [json.loads(line) for line in (tmp_path / "sent").read_text().splitlines()]
-    [upload] = [_trace(each) for each in _of("transaction", found, caller.pid)]
     [done] = [_trace(each) for each in _of("transaction", found, worker.pid)]
     [death] = _of("event", found, worker.pid)
-    [message, inside] = [
-        each["body"] for each in found if each["pid"] not in (caller.pid, worker.pid)
-    ]
+    [message, inside] = [each["body"] for each in found if each["pid"] != worker.pid]
     assert death["exception"]["values"][0]["value"] == "no picture in kite.png"
     assert (message["message"], message["tags"]["task"]) == ("about to shrink kite.png", "shrink")
     assert [each["op"] for each in inside["spans"]] == ["queue.process", "file"]
     assert inside["contexts"]["trace"]["status"] == "internal_error"
-    traces = [upload, done, *map(_trace, (death, message, inside))]
-    assert {each["trace_id"] for each in traces} == {upload["trace_id"]}
+    traces = [done, *map(_trace, (death, message, inside))]
+    assert {each["trace_id"] for each in traces} == {TRACE}
+    assert done["parent_span_id"] == SPAN
 
 
 def _of(type: str, found: list[dict[str, Any]], pid: int) -> list[dict[str, Any]]:
