@@ -34,7 +34,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure images clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs drawings extras dist images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -55,13 +55,19 @@ test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on 
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: $(VENV)/.types  ## lint, formatting, types, and who imports whom
+check: docs  ## lint, formatting, types, who imports whom, and the site of the documents
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/basedpyright --pythonpath $(BIN)/python
-	$(BIN)/python -m tests.support.typed_readme
+	$(BIN)/python -m tests.support.typed_page
 	$(BIN)/lint-imports --no-logo
+
+docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error (LOCALE=pt_BR)
+	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
+
+drawings: | docs/images  ## draw docs/images/*.svg anew from docs/drawings/*.dot, by Graphviz
+	for each in docs/drawings/*.dot; do dot -Tsvg $$each > docs/images/$$(basename $$each .dot).svg; done
 
 format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
@@ -93,6 +99,16 @@ bench: $(VENV)/.bench  ## measure the same work for everybody (ARGS=--quick for 
 
 measure: $(VENV)/.bench  ## measure this queue alone (ARGS="latency --database sqlite:////tmp/bench.db")
 	$(BIN)/python -m benchmarks $(or $(ARGS),--help)
+
+extras: $(VENV)/.dev  ## install each extra alone, on each Python, and import what it is for
+	$(BIN)/python -m tests.matrix.extras $(ARGS)
+
+dist: $(VENV)/.release  ## build what goes to PyPI in dist, and check it (TAG=v0.1.0: that it is this version's)
+	rm -rf dist
+	$(BIN)/python -m build -q
+	$(BIN)/python -m twine check --strict dist/*
+	$(BIN)/check-wheel-contents dist/*.whl
+	$(if $(TAG),test -f dist/mutirao-$(TAG:v%=%).tar.gz)
 
 images: $(VENV)/.dev  ## write the pictures of the documents anew, by the tests of the dashboard in a browser
 	mkdir -p docs/images
@@ -141,6 +157,11 @@ headers:
 	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
 	@mv $@.txt $@
 
+%/.release: pyproject.toml | %/bin/python
+	$*/$(INSTALL) --upgrade 'pip>=25.1'
+	$*/$(INSTALL) --group release
+	@touch $@
+
 %/.types: pyproject.toml %/.dev
-	$*/$(INSTALL) --group types
+	$*/$(INSTALL) --group types --group docs
 	@touch $@

@@ -17,6 +17,8 @@ from tests.support.sqs import USUAL
 
 ROOT = Path(__file__).parents[2]
 FOLLOWED = [
+    "docs/tutorial.md",
+    "docs/first-steps.md",
     "README.md",
     "docs/api.md",
     "docs/dashboard.md",

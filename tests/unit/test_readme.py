@@ -114,8 +114,10 @@ rm -rf /
 
 
 def test_the_table_of_connections_is_complete() -> None:
-    """The README lists the kinds that are accepted, and no other, each with the right call."""
-    rows = re.findall(r"^\| `([\w.]+)`.*\| (.*) \|$", _section("README.md", "In your own"), re.M)
+    """The page lists the kinds that are accepted, and no other, each with the right call."""
+    rows = re.findall(
+        r"^\| `([\w.]+)`.*\| (.*) \|$", _section("docs/first-steps.md", "In your own"), re.M
+    )
     calls = [call for _, call in rows]
     first_async = next(n for n, call in enumerate(calls) if call.startswith("`await"))
     for some, accepted in ((rows[:first_async], kinds._SYNC), (rows[first_async:], kinds._ASYNC)):
@@ -198,7 +200,7 @@ def test_quickstart_is_not_by_hand() -> None:
     """What strangers paste first is run here, but for what installs the package."""
     shown = blocks((ROOT / "README.md").read_text(encoding="utf-8"))
     by_hand = [block.body.split()[1] for block in shown if block.kind == "sh by-hand"]
-    assert by_hand == ["-m", "install", "worker"]
+    assert by_hand == ["-m"]
 
 
 def _section(page: str, heading: str) -> str:

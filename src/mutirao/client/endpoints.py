@@ -280,7 +280,7 @@ class Endpoints:
         return again
 
     def put_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
-        """Create or replace many endpoints, from synchronous code; see `aput_many`.
+        """Create or replace many endpoints, from synchronous code; see `aput_many`::
 
             app.endpoints.put_many(
                 {"id": f"shop-{each.id}", "url": each.url, "topics": ["order.*"],

@@ -246,7 +246,7 @@ class Schedules:
         """Create or replace many schedules, as `put` does with each, from synchronous code.
 
         All are checked before the first is written. Each thousand is one transaction: all of it is
-        written, or none.
+        written, or none::
 
             app.schedules.put_many(
                 {"name": f"feed-{shop.id}", "job": fetch.job(shop=shop.id), "every": 3_600}

@@ -222,7 +222,7 @@ class Subscriptions:
     list = blocking(alist)
 
     def put_many(self, subscriptions: Iterable[PutSubscription]) -> tuple[Subscription, ...]:
-        """Create or replace many subscriptions, from synchronous code; see `aput_many`.
+        """Create or replace many subscriptions, from synchronous code; see `aput_many`::
 
             app.subscriptions.put_many(
                 {"id": f"mail-{each.id}", "handler": mail, "topic": "order.*", "tenant": each.id}

@@ -334,7 +334,7 @@ class TestTraces:
         """Of programs that chose spans in a stream, in place of transactions."""
         from sentry_sdk import traces
 
-        with started(trace_lifecycle="stream") as sent:
+        with started(_experiments={"trace_lifecycle": "stream"}) as sent:
             Sentry().install(app)
 
             @app.task(name="send", queue="mail", max_attempts=1)

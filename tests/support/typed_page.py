@@ -1,4 +1,4 @@
-"""Checks the programs of the README with a strict type checker: `make check` runs mypy.
+"""Checks the programs of docs/first-steps.md with a strict type checker: `make check` runs mypy.
 
 It must find the one call that is wrong on purpose, and nothing else: whoever copies a program and
 is strict about types need not change it.
@@ -28,13 +28,16 @@ OPTIONS = (
 def main() -> int:
     """Check the programs; return an exit status."""
     with TemporaryDirectory() as directory:
-        Reader(Path(directory), {}, "", "").write(ROOT / "README.md")
+        Reader(Path(directory), {}, "", "").write(ROOT / "docs" / "first-steps.md")
         os.chdir(directory)
         said, failed, _ = api.run([*OPTIONS, "."])
     found = [line for line in said.splitlines() if ": error: " in line]
     if not failed and len(found) == 1 and MEANT in found[0]:
         return 0
-    print(f"mypy, of the programs of README.md, but for {MEANT}:\n{said}{failed}", file=sys.stderr)
+    print(
+        f"mypy, of the programs of first-steps.md, but for {MEANT}:\n{said}{failed}",
+        file=sys.stderr,
+    )
     return 1
 
 
