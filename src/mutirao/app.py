@@ -35,6 +35,7 @@ from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.brokers import close_transports
+from mutirao.ports.measurements import Measurements
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.tenants import Tenants
@@ -44,7 +45,11 @@ from mutirao.sql.schema.version import head
 from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.tasks.around.hooks import Hooks
-from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.around.middleware import (
+    AttemptMiddleware,
+    EnqueueManyMiddleware,
+    EnqueueMiddleware,
+)
 from mutirao.tasks.around.registration import HookRegistry
 from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
@@ -134,6 +139,7 @@ class Mutirao(
         self._tasks: dict[str, Task[..., Any]] = {}
         self.undecided: dict[str, Task[..., Any]] = {}
         self._around_enqueue: list[EnqueueMiddleware] = []
+        self._around_enqueue_many: list[EnqueueManyMiddleware] = []
         self._around_attempt: list[AttemptMiddleware] = []
         self._surroundings = Hooks()
         self._portal = Portal()
@@ -141,6 +147,7 @@ class Mutirao(
         self._databases: Callable[[], Any] | None = None
         self._tenants: Tenants | None = None
         self._signers: dict[str, Callable[..., Any]] = {}
+        self._measured_by: list[Measurements] = []
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.subscriptions = Subscriptions(self, self._portal, max_payload)

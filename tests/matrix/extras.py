@@ -31,6 +31,8 @@ IMPORTS = {
     "http2": "h2, mutirao.webhooks",
     "federation": "mutirao.federation",
     "web": "mutirao.web",
+    "otel": "mutirao.telemetry.opentelemetry",
+    "sentry": "mutirao.telemetry.sentry",
 }
 
 

@@ -17,7 +17,12 @@ from mutirao.model.brokers.message import MessageId
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.ports import Store, Transport
-from mutirao.tasks.around.middleware import Enqueueing, EnqueueMiddleware
+from mutirao.tasks.around.middleware import (
+    Enqueueing,
+    EnqueueManyMiddleware,
+    EnqueueMiddleware,
+    around_enqueue_many,
+)
 from mutirao.tasks.handle import NOT_GIVEN, Handle, Results, given
 from mutirao.tasks.validation import check_job
 
@@ -30,6 +35,7 @@ class Enqueuing(Results, Protocol):
     _portal: Portal
     _max_payload: int
     _around_enqueue: list[EnqueueMiddleware]
+    _around_enqueue_many: list[EnqueueManyMiddleware]
 
     def submit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
         """Check a job and write it, through `conn` or in a short transaction of its own.
@@ -79,12 +85,13 @@ class Enqueuing(Results, Protocol):
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         opened: list[Enqueueing] = []
-        try:
-            ids = self._write(self._open_all(jobs, opened), given(conn))
-        except BaseException as error:
-            _all_failed(opened, error)
-            raise
-        return self._all_handed_in(opened, ids)
+        with around_enqueue_many(self._around_enqueue_many):
+            try:
+                ids = self._write(self._open_all(jobs, opened), given(conn))
+            except BaseException as error:
+                _all_failed(opened, error)
+                raise
+            return self._all_handed_in(opened, ids)
 
     async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
         """Enqueue many jobs at once from a coroutine, all or none; return their ids in order.
@@ -100,12 +107,13 @@ class Enqueuing(Results, Protocol):
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
         opened: list[Enqueueing] = []
-        try:
-            ids = await self._awrite(self._open_all(jobs, opened), given(conn))
-        except BaseException as error:
-            _all_failed(opened, error)
-            raise
-        return self._all_handed_in(opened, ids)
+        with around_enqueue_many(self._around_enqueue_many):
+            try:
+                ids = await self._awrite(self._open_all(jobs, opened), given(conn))
+            except BaseException as error:
+                _all_failed(opened, error)
+                raise
+            return self._all_handed_in(opened, ids)
 
     def _write_one(self, job: NewJob, conn: object | None) -> int:
         """Write a job into the store, or publish it if its queue is by broker alone."""

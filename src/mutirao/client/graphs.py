@@ -25,7 +25,7 @@ from mutirao.model.jobs.records import (
     checked_id,
     checked_limit,
 )
-from mutirao.tasks.around.middleware import Enqueueing
+from mutirao.tasks.around.middleware import Enqueueing, around_enqueue_many
 from mutirao.tasks.handle import NOT_GIVEN, Handle, given
 from mutirao.tasks.task import Task
 
@@ -92,7 +92,8 @@ class Graphs(Enqueuing, Protocol):
             InvalidJob: one of its jobs does not fit. Nothing was written.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
-        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+        whole = around_enqueue_many(self._around_enqueue_many)
+        with whole, _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
             return done(self._handles(planned, self.store.enqueue_graph(planned, given(conn))))
 
     async def aenqueue_graph(
@@ -116,7 +117,8 @@ class Graphs(Enqueuing, Protocol):
             InvalidJob: one of its jobs does not fit. Nothing was written.
             UnsupportedConnection: `conn` is None, or not one of the accepted kinds.
         """
-        with _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
+        whole = around_enqueue_many(self._around_enqueue_many)
+        with whole, _handing_in(self._open, _plan(graph, name, on_dead)) as (planned, done):
             return done(
                 self._handles(planned, await self.store.aenqueue_graph(planned, given(conn)))
             )

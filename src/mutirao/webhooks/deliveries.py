@@ -23,6 +23,7 @@ from mutirao.model.limits.limits import Rule
 from mutirao.model.moments import EPOCH
 from mutirao.model.row_json import storable
 from mutirao.model.topics.topics import Event, task_of
+from mutirao.model.trace import TRACEPARENT, trace_headers
 from mutirao.model.webhooks.breakers import BreakerName
 from mutirao.model.webhooks.endpoints import (
     DISABLED_TOPIC,
@@ -58,6 +59,7 @@ SCHEDULE = (5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400)
 SPREAD = 0.1  # of each wait, so that deliveries that failed at once are not retried at once
 MICROSECOND = timedelta(microseconds=1)
 _BODILESS = ("GET", "DELETE")
+_TRACED = (TRACEPARENT, "tracestate", "baggage", "sentry-trace")  # headers that carry a trace
 
 
 def wait_of(attempt: int, error: BaseException | None) -> float:
@@ -143,7 +145,7 @@ class Deliveries:
         if isinstance(found, UnreadableEndpoint):
             raise InvalidEndpoint(f"endpoint {endpoint!r} cannot be used: {found.reason}")
         id = webhook_id(event) if event.id else f"test_{job.id}_{endpoint}"
-        request = self._request(found, id, event, payload)
+        request = self._request(_tracing(found, job), id, event, payload)
         with self._writer.expecting() as unexpected:
             with self._silence.during(endpoint, unexpected, lending(job)) as answered:
                 answer = await self._courier.deliver_once(request)
@@ -210,6 +212,25 @@ def _body(endpoint: Endpoint, event: Event, payload: msgspec.Raw) -> bytes:
         return bytes(payload)
     body = {"type": event.topic, "timestamp": event.published_at, "data": payload}
     return msgspec.json.encode(body)
+
+
+def _tracing(endpoint: Endpoint, job: Job) -> Endpoint:
+    """Return an endpoint whose headers have the trace of this attempt, where they ask for it.
+
+    One that asks, as `traceparent: {traceparent}` does, is left out where there is none.
+    """
+    given = endpoint.headers
+    asks = [name for name in given if name.lower() in _TRACED and _is_asked(name, given[name])]
+    if not asks:
+        return endpoint
+    trace = {TRACEPARENT: job.traceparent, **trace_headers()}
+    told = {**given, **{name: trace.get(name.lower()) for name in asks}}
+    headers = {name: value for name, value in told.items() if value is not None}
+    return replace(endpoint, headers=headers)
+
+
+def _is_asked(name: str, value: str) -> bool:
+    return value.lower() == f"{{{name.lower()}}}"
 
 
 def _secrets(endpoint: Endpoint) -> list[Secret]:

@@ -14,10 +14,12 @@ import pytest
 from sqlalchemy import create_engine, text
 from standardwebhooks import Webhook
 
-from mutirao import Mutirao, Retry
+from mutirao import Job, Mutirao, Retry
 from mutirao.client import endpoints
 from mutirao.errors import ConfigurationError, InvalidEndpoint, InvalidFilter, WrongSignature
 from mutirao.model.jobs.job import JobState
+from mutirao.model.trace import hand_trace
+from mutirao.tasks.around.middleware import AttemptSteps
 from mutirao.webhooks import (
     BreakerTerms,
     Secret,
@@ -144,6 +146,36 @@ async def test_a_delivery(migrated_url: str) -> None:
     assert "hide me" not in repr(shown)
     assert "secret" not in repr(shown)
     assert '"***"' in repr(shown)
+
+
+async def test_a_trace_for_who_asks(migrated_sqlite_url: str) -> None:
+    """An endpoint that asks for it gets the publication's, or the attempt's; else nothing is sent.
+
+    A header that cannot be filled is left out.
+    """
+    trace, attempt = ("00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01", "00-1-2-01")
+    asked = {"Traceparent": "{traceparent}", "baggage": "{baggage}", "X-Other": "{traceparent}"}
+    async with shop(migrated_sqlite_url) as app, serving(answering(OK)) as server:
+        await put(app, "asks", server, headers=asked)
+        await put(app, "asks-not", server)
+        topic: Any = app.tasks["topic:order.placed"]
+        await topic.apublish({"order_id": 1}, traceparent=trace)
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await until(ended(app, "succeeded", 2))
+
+            @app.around_attempt
+            def traced(job: Job) -> AttemptSteps:
+                hand_trace({"traceparent": attempt, "baggage": "a=1"})
+                yield
+
+        async with app.worker(webhooks=SETTINGS, poll=0.05):
+            await topic.apublish({"order_id": 2}, traceparent=trace)
+            await until(ended(app, "succeeded", 4))
+    names = ("traceparent", "baggage", "x-other")
+    sent = [tuple(parsed(each)[0].get(name) for name in names) for each in server.requests]
+    nothing = (None, None, None)
+    assert sorted(sent[:2], key=str) == [(trace, None, "{traceparent}"), nothing]
+    assert sorted(sent[2:], key=str) == [(attempt, "a=1", "{traceparent}"), nothing]
 
 
 async def test_beside_a_peer_that_is_down(

@@ -10,7 +10,12 @@ import pytest
 
 from mutirao import Cancel, Job, Mutirao, NewJob, Outcome, Retry, Snooze
 from mutirao.errors import ConfigurationError, InvalidJob
-from mutirao.tasks.around.middleware import AsyncAttemptSteps, AttemptSteps, EnqueueSteps
+from mutirao.tasks.around.middleware import (
+    AsyncAttemptSteps,
+    AttemptSteps,
+    EnqueueManySteps,
+    EnqueueSteps,
+)
 from tests.integration.worker.kit import ended, outcomes, working
 
 FACES = ["enqueue", "aenqueue", "enqueue_many", "aenqueue_many"]
@@ -456,3 +461,65 @@ class TestAroundEnqueues:
             await ended(app, parent.enqueue().id)
             await ended(app, 2)
         assert seen == ["parent", "child"]
+
+
+class TestAroundCallsOfMany:
+    """What happens before and after a call that enqueues many jobs."""
+
+    @pytest.mark.parametrize("face", ["enqueue_many", "aenqueue_many"])
+    async def test_it_stands_outside_of_each_job(self, app: Mutirao, face: str) -> None:
+        """The first is outermost; one job alone is no such call."""
+        said: list[str] = []
+
+        def saying(name: str) -> Any:
+            def around() -> EnqueueManySteps:
+                said.append(f"{name} begins")
+                yield
+                said.append(f"{name} ends")
+
+            return around
+
+        app.around_enqueue_many(saying("first"))
+        app.around_enqueue_many(saying("second"))
+
+        @app.around_enqueue
+        def each(job: NewJob) -> EnqueueSteps:
+            handle = yield job
+            said.append(str(handle.id))
+
+        @app.task
+        async def send() -> None:
+            pass
+
+        ids = await enqueue(app, face, send.job(), send.job())
+        inside = ["first begins", "second begins", *map(str, ids), "second ends", "first ends"]
+        assert said == inside
+        [alone] = await enqueue(app, "enqueue", send.job())
+        assert said == [*inside, str(alone)]
+
+    async def test_an_error_is_seen_and_not_swallowed(self, app: Mutirao) -> None:
+        """Of a job that does not fit; and one that does not yield once is an error itself."""
+        seen: list[BaseException] = []
+
+        @app.around_enqueue_many
+        def swallowing() -> EnqueueManySteps:
+            try:
+                yield
+            except InvalidJob as error:
+                seen.append(error)
+
+        @app.task
+        async def send() -> None:
+            pass
+
+        with pytest.raises(InvalidJob) as refused:
+            app.enqueue_many([send.job(), replace(send.job(), priority=10**6)])
+        assert seen == [refused.value]
+        assert await app.ajobs() == []
+
+        @app.around_enqueue_many
+        def never() -> EnqueueManySteps:
+            yield from ()
+
+        with pytest.raises(ConfigurationError, match="did not yield"):
+            await app.aenqueue_many([send.job()])

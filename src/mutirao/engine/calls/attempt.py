@@ -13,7 +13,6 @@ from typing import Any, NamedTuple, Protocol
 
 from mutirao.model.jobs.job import Claim, Gives, Job, NewJob, Transaction, Wake
 from mutirao.model.jobs.outcome import Outcome
-from mutirao.model.jobs.states import OutcomeKind
 
 
 class StallWatch:
@@ -88,7 +87,7 @@ Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "_death", "_lend", "arm", "claim", "ended", "interruption", "kill",
+    __slots__ = ("_begin", "_error", "_lend", "arm", "claim", "ended", "interruption", "kill",
                  "lent", "over", "settled", "started", "stopping", "task", "timer", "told", "watch",
                  "woken")  # fmt: skip
 
@@ -137,16 +136,19 @@ class Running:
         if self.watch is not None:
             self.watch.stop()
 
-    def note_death(self, outcome: Outcome, error: BaseException) -> None:
-        """Keep the error, for the log, if the attempt's job dies of it."""
-        if outcome.kind is OutcomeKind.DEAD:
-            self._death = error
+    def note_error(self, error: BaseException) -> None:
+        """Keep the error that has ended the attempt, for middleware and the log."""
+        self._error = error
 
-    def take_death(self) -> BaseException | None:
-        """Return what the job died of, and forget it: its traceback leads to this attempt again."""
-        error = getattr(self, "_death", None)
+    def error(self) -> BaseException | None:
+        """Return the error that has ended the attempt, if it is at hand."""
+        return getattr(self, "_error", None)
+
+    def take_error(self) -> BaseException | None:
+        """Return that error, and forget it: its traceback leads to this attempt again."""
+        error = self.error()
         if error is not None:
-            del self._death
+            del self._error
         return error
 
     def shall_end(self) -> bool:
@@ -211,4 +213,8 @@ class Settler(Protocol):
 
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Report that other jobs may be due in these lanes."""
+        ...
+
+    def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
+        """Take an attempt that its own transaction has settled; report the lanes that it woke."""
         ...

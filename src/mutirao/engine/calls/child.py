@@ -13,6 +13,7 @@ import sys
 import threading
 import traceback
 from contextlib import suppress
+from contextvars import copy_context
 from functools import partial
 from inspect import isawaitable
 from multiprocessing.connection import wait
@@ -44,6 +45,7 @@ from mutirao.engine.calls.task_lookup import find_task
 from mutirao.errors import InvalidArguments, WrongState
 from mutirao.model.jobs.job import Claim, Gives, Home, Job
 from mutirao.model.jobs.outcome import Outcome
+from mutirao.model.trace import hand_trace
 from mutirao.tasks.task import Task
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM)
@@ -96,7 +98,7 @@ def _answer(message: ChildMessage, voice: "_Sender", found: "FoundTasks") -> tup
         task = found.task(order)
         voice.say(BEGUN, message.number)
         report = _ProgressSender(voice, message.number)
-        outcome = _run_handler(task, order, report)
+        outcome = copy_context().run(_run_handler, task, order, report)
         return ENDED, msgspec.json.encode(outcome)
     except BaseException as error:  # importing a module may raise anything, even SystemExit
         reason = traceback.format_exception_only(error)[-1] + "\n" + traceback.format_exc()
@@ -175,6 +177,7 @@ class _ProgressSender:
 
 
 def _run_handler(task: Task[..., Any], order: Order, report: _ProgressSender) -> Outcome:
+    hand_trace(order.trace)
     claim, (policy, usual) = order.whole_claim(), task.terms(order.defaults.defaults())
     policy = task.retry_of(claim.args, policy)
     limit = claim.max_attempts or policy.max_attempts

@@ -7,6 +7,7 @@ the socket open.
 """
 
 import struct
+from collections.abc import Mapping
 from typing import NamedTuple
 
 import msgspec
@@ -43,7 +44,8 @@ class Order(msgspec.Struct):
     The hooks and factories are all that it needs, whatever the child has imported. `defaults`: the
     worker's, for tasks without options of their own. `database` is what the job says of its own.
     `message`: the id of a job that is a message, and of the one that it follows, as text: JSON's
-    numbers are too small, and the claim has none then.
+    numbers are too small, and the claim has none then. `trace`: the headers that carry the trace of
+    the attempt.
     """
 
     task: ImportPath
@@ -53,6 +55,7 @@ class Order(msgspec.Struct):
     defaults: DefaultsInWords = NO_DEFAULTS
     database: str = ""
     message: tuple[str, str | None] | None = None
+    trace: Mapping[str, str] = {}
 
     def whole_claim(self) -> Claim:
         """Return the claim with its ids."""

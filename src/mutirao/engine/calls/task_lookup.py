@@ -14,6 +14,7 @@ from mutirao.engine.calls.main_script import Main
 from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.message import MessageId
 from mutirao.model.jobs.job import Claim
+from mutirao.model.trace import trace_headers
 from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.task import Task
@@ -34,7 +35,8 @@ def order_for(
     if isinstance(claim.id, MessageId):
         dead = None if claim.on_dead_of is None else f"{MessageId(claim.on_dead_of)}"
         message, claim = (str(claim.id), dead), claim._replace(id=0, on_dead_of=None)
-    return Order(_place(task), claim, hooks, factories, defaults, database, message)
+    place, trace = _place(task), trace_headers()
+    return Order(place, claim, hooks, factories, defaults, database, message, trace)
 
 
 def check_places(task: Task[..., Any]) -> None:
@@ -69,7 +71,8 @@ def find_task(order: Order, main: Main) -> Task[..., Any]:
 
 
 def _around(task: Task[..., Any]) -> tuple[Sequence[Any], Sequence[Any]]:
-    return task.surroundings.hooks, [each.function for each in task.inside.plan]
+    hooks = (*task.surroundings.child_hooks, *task.surroundings.hooks)
+    return hooks, [each.function for each in task.inside.plan]
 
 
 def _place(thing: Any) -> ImportPath:

@@ -4,7 +4,7 @@ Whatever a handler or a middleware raises becomes an outcome; nothing is raised 
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from inspect import isawaitable
@@ -25,6 +25,7 @@ from mutirao.model.jobs.job_schedule import SchedulePauser
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.records import DeadJob
 from mutirao.model.row_json import UnreadableRow, check_storable, read_object
+from mutirao.model.trace import TRACEPARENT, trace_headers
 from mutirao.ports import Attempt
 from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.defaults import AttemptTerms, Defaults
@@ -139,7 +140,9 @@ class Executor:
             group=claim.group,
         )
         try:
-            return self._tasks[claim.task].announce_death(dead)
+            told = self._tasks[claim.task].announce_death(dead)
+            trace = trace_headers().get(TRACEPARENT, claim.traceparent)
+            return None if told is None else replace(told, traceparent=trace)
         except Exception:
             log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
             return None
@@ -204,7 +207,8 @@ class Executor:
 
     def ended(self, running: Running, outcome: Outcome) -> Outcome:
         """Log the end of an attempt, and return its outcome."""
-        died = running.take_death() if outcome.kind is DEAD else None
+        error = None if outcome is SUCCEEDED else running.take_error()
+        died = error if outcome.kind is DEAD else None
         self._attempts.ended(running.claim, outcome, running.started, died)
         return outcome
 
@@ -261,7 +265,7 @@ class Executor:
             args, kwargs = signature.decode(running.claim.args)
         except InvalidArguments as unfit:
             outcome = outcomes.dead("InvalidArguments", str(unfit))
-            running.note_death(outcome, unfit)
+            running.note_error(unfit)
             return outcome
         if signature.wants_job:
             args = (job or self._job(task, running), *args)
@@ -316,9 +320,8 @@ class Executor:
             return outcomes.cut_off(error)
         if isinstance(error, NotStarted):
             return outcomes.not_started(error)
-        outcome = self.judge(claim, error)
-        running.note_death(outcome, error)
-        return outcome
+        running.note_error(error)
+        return self.judge(claim, error)
 
     async def _in_thread(self, call: Callable[[], Any]) -> Any:
         result = await self._threads.run(call)

@@ -183,6 +183,10 @@ class SlotAttempt(Attempt, Protocol):
         """
         ...
 
+    def error(self) -> BaseException | None:
+        """Return the error that has ended it, if it is at hand."""
+        ...
+
 
 class Job(JobFacts):
     """The job that a handler runs, injected if its first parameter is annotated `Job`.

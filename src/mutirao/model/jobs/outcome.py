@@ -82,6 +82,15 @@ def lending(job: Job) -> Callable[[], None]:
     return (lambda: None) if job._attempt is None else job._attempt.lend_slot
 
 
+def error_of(job: Job) -> BaseException | None:
+    """Return the error that has ended a job's attempt, for middleware, after its yield.
+
+    None where it is not at hand: nothing was raised, or a child process raised it. Not to be kept:
+    its traceback leads to all that the handler had.
+    """
+    return None if job._attempt is None else job._attempt.error()
+
+
 def completing(job: Job) -> Completion | None:
     """Return what completes a job, together with others.
 

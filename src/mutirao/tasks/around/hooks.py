@@ -52,6 +52,7 @@ class Hooks:
         self.factories = Factories()
         self.hooks: tuple[Hook, ...] = ()  # around plain functions
         self.async_hooks: tuple[AsyncHook, ...] = ()  # around coroutines
+        self.child_hooks: tuple[Hook, ...] = ()  # around those above, in child processes only
 
     def add_hook(self, hook: Callable[[Job], Any]) -> None:
         """Add a hook.
@@ -69,6 +70,10 @@ class Hooks:
                 " (without @contextmanager), and let it yield once, where the handler runs"
             )
         self.hooked = True
+
+    def add_child_hook(self, hook: Hook) -> None:
+        """Add a plain hook that stands around handlers in child processes, and no others."""
+        self.child_hooks += (hook,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,16 +17,20 @@ the job; to raise in an attempt has the same effect as if the handler had raised
 Snooze(60)` works too).
 """
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Sequence
+from contextlib import ExitStack
 from typing import Any, TypeVar
 
 from mutirao.errors import ConfigurationError
 from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.jobs.outcome import Outcome
+from mutirao.tasks.around.hooks import Entered
 from mutirao.tasks.handle import Handle
 
 EnqueueSteps = Generator[NewJob, Handle[Any], None]
 EnqueueMiddleware = Callable[[NewJob], EnqueueSteps]
+EnqueueManySteps = Iterator[None]
+EnqueueManyMiddleware = Callable[[], EnqueueManySteps]
 AttemptSteps = Generator[None, Outcome, None]
 AsyncAttemptSteps = AsyncGenerator[None, Outcome]
 AttemptMiddleware = Callable[[Job], AttemptSteps] | Callable[[Job], AsyncAttemptSteps]
@@ -78,6 +82,14 @@ class Enqueueing:
                 seen = raised
         if seen is not error:
             raise seen
+
+
+def around_enqueue_many(middleware: Sequence[EnqueueManyMiddleware]) -> ExitStack:
+    """Return what stands around one call that enqueues many jobs: entered, to be used as `with`."""
+    with ExitStack() as stack:
+        for each in middleware:
+            stack.enter_context(Entered(each, each()))
+        return stack.pop_all()
 
 
 async def around_attempt(

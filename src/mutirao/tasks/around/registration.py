@@ -5,11 +5,17 @@ from typing import Any, TypeVar
 
 from mutirao.model.jobs.job import Job
 from mutirao.tasks.around.hooks import AsyncHook, Hook, Hooks
-from mutirao.tasks.around.middleware import AttemptMiddleware, EnqueueMiddleware
+from mutirao.tasks.around.middleware import (
+    AttemptMiddleware,
+    EnqueueManyMiddleware,
+    EnqueueMiddleware,
+)
 
 AroundEnqueue = TypeVar("AroundEnqueue", bound=EnqueueMiddleware)
+AroundEnqueueMany = TypeVar("AroundEnqueueMany", bound=EnqueueManyMiddleware)
 AroundAttempt = TypeVar("AroundAttempt", bound=Callable[[Job], Any])
 Provider = TypeVar("Provider", bound=Callable[..., Any])
+ChildHook = TypeVar("ChildHook", bound=Hook)
 AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 
@@ -17,6 +23,7 @@ class HookRegistry:
     """The registration of what stands around enqueues, attempts and handlers."""
 
     _around_enqueue: list[EnqueueMiddleware]
+    _around_enqueue_many: list[EnqueueManyMiddleware]
     _around_attempt: list[AttemptMiddleware]
     _surroundings: Hooks
 
@@ -28,6 +35,19 @@ class HookRegistry:
                 its place, once, and receives the `Handle`. The first one added is the outermost.
         """
         self._around_enqueue.append(middleware)
+        return middleware
+
+    def around_enqueue_many(self, middleware: AroundEnqueueMany) -> AroundEnqueueMany:
+        """Register a middleware that wraps calls that enqueue many jobs; return it.
+
+        Those are `enqueue_many`, `publish_many` and `enqueue_graph`.
+
+        Parameters:
+            middleware: a plain generator function without parameters that yields once, around all
+                of the call: the middleware of each of its jobs stands inside. An error is raised at
+                the yield, and cannot be swallowed. The first one added is the outermost.
+        """
+        self._around_enqueue_many.append(middleware)
         return middleware
 
     def around_attempt(self, middleware: AroundAttempt) -> AroundAttempt:
@@ -53,6 +73,14 @@ class HookRegistry:
             ConfigurationError: the hook is not a generator function.
         """
         self._surroundings.add_hook(hook)
+        return hook
+
+    def around_child(self, hook: ChildHook) -> ChildHook:
+        """Register a hook around handlers in child processes (`process=True`), and no others.
+
+        A plain generator function at module level; outside of those of `around_handler`.
+        """
+        self._surroundings.add_child_hook(hook)
         return hook
 
     def provide(self, factory: Provider) -> Provider:

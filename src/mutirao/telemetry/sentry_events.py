@@ -1,0 +1,75 @@
+"""The event of an attempt that failed: of its exception, or of what is known of it as text.
+
+A child process raises where nobody else has its exception. What the engine keeps of that is its
+type, its message and its traceback as text, of which the frames are read.
+"""
+
+import linecache
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import sentry_sdk
+from sentry_sdk.utils import event_from_exception
+
+from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.outcome import Outcome
+from mutirao.model.jobs.states import OutcomeKind
+
+MECHANISM = {"type": "mutirao", "handled": False}
+_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>.+)$', re.M)
+_OURS = str(Path(__file__).parents[1])
+_BEGINS = "\n\nTraceback (most recent call last)"
+
+
+def event_of(
+    job: Job, outcome: Outcome, error: BaseException | None, level: Literal["error", "warning"]
+) -> tuple[Any, Any]:
+    """Return the event of a failed attempt, and what its processors are told with it.
+
+    It is grouped with others of the same exception and the same task.
+
+    Parameters:
+        error: what was raised, if it is at hand.
+    """
+    if error is not None:
+        options = sentry_sdk.get_client().options
+        exc_info = (type(error), error, error.__traceback__)
+        event, hint = event_from_exception(exc_info, options, MECHANISM)
+    else:
+        event, hint = {"exception": {"values": [_exception(outcome)]}}, {}
+    event["level"] = level
+    event["fingerprint"] = ["{{ default }}", job.task]
+    event["transaction"] = job.task
+    return event, hint
+
+
+def is_our_death(hint: Any) -> bool:
+    """Return whether an event is made of the line that the engine logs about a death."""
+    record = (hint or {}).get("log_record")
+    if record is None or not str(record.name).startswith("mutirao"):
+        return False
+    return getattr(record, "outcome", None) == str(OutcomeKind.DEAD)
+
+
+def _exception(outcome: Outcome) -> dict[str, Any]:
+    said, _, stack = (outcome.error or "").partition(_BEGINS)
+    module, _, kind = (outcome.error_type or "Dead").rpartition(".")
+    found: dict[str, Any] = {"type": kind, "value": said, "mechanism": MECHANISM}
+    if module:
+        found["module"] = module
+    frames = [_frame(*each.group("file", "line", "name")) for each in _FRAME.finditer(stack)]
+    if frames:
+        found["stacktrace"] = {"frames": frames}
+    return found
+
+
+def _frame(file: str, line: str, name: str) -> dict[str, Any]:
+    return {
+        "filename": file,
+        "abs_path": file,
+        "lineno": int(line),
+        "function": name,
+        "context_line": linecache.getline(file, int(line)).rstrip(),
+        "in_app": "site-packages" not in file and not file.startswith(_OURS),
+    }
