@@ -36,6 +36,7 @@ FOLLOWED = [
     "docs/uniqueness.md",
     "docs/tenants.md",
     "docs/federation.md",
+    "docs/telemetry.md",
     "docs/webhooks.md",
     "docs/worker.md",
 ]

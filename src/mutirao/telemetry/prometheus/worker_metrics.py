@@ -17,6 +17,7 @@ from mutirao.model.jobs.states import OutcomeKind
 from mutirao.ports.measurements import EndedAttempt, MeasuredWorker
 from mutirao.telemetry.prometheus.families import (
     LONG,
+    OTHERS,
     SHORT,
     SIZES,
     Distribution,
@@ -58,13 +59,25 @@ READY = Named("mutirao_worker_ready", "1 if the worker works and takes jobs, els
 BUILD = Named("mutirao_build_info", "1, with what runs as labels.", ("version", "python"))
 
 
+class _Series:
+    """The attempts of a task that ended with an outcome; how long all of the task's took."""
+
+    __slots__ = ("attempts", "durations")
+
+    def __init__(self, durations: Distribution) -> None:
+        self.attempts, self.durations = 0, durations
+
+
 class WorkerMetrics(Collector):
     """The numbers of one worker."""
 
     def __init__(self) -> None:
         self._worker: MeasuredWorker | None = None
         self._queues, self._tasks = SeriesNames(MOST_QUEUES), SeriesNames(MOST_TASKS)
-        self._attempts: dict[Labels, int] = {}
+        self._attempts: dict[Labels, _Series] = {}
+        # The same, by what an attempt is told by; of what has series of its own.
+        self._series: dict[tuple[str, str, OutcomeKind], _Series] = {}
+        self._waits_of: dict[str, Distribution] = {}
         self._durations: dict[Labels, Distribution] = {}
         self._waits: dict[Labels, Distribution] = {}
         self._claim, self._claimed = Distribution(SHORT), Distribution(SIZES)
@@ -87,9 +100,9 @@ class WorkerMetrics(Collector):
             self._wait_of(queue)
         for queue, task in tasks:
             labels = self._tasks.label((queue, task))
-            self._duration_of(labels)
+            durations = self._duration_of(labels)
             for outcome in _REPORTED:
-                self._attempts.setdefault((*labels, outcome), 0)
+                self._attempts.setdefault((*labels, outcome), _Series(durations))
 
     def end(self, worker: MeasuredWorker) -> None:
         """Read it no more."""
@@ -106,12 +119,12 @@ class WorkerMetrics(Collector):
 
     def ended(self, attempts: Sequence[EndedAttempt]) -> None:
         """Add attempts."""
+        series, waits = self._series, self._waits_of
         for queue, task, outcome, _, wait, seconds, _ in attempts:
-            labels = self._tasks.label((queue, task))
-            key = (*labels, outcome.value)
-            self._attempts[key] = self._attempts.get(key, 0) + 1
-            self._duration_of(labels).add(seconds)
-            self._wait_of(queue).add(wait)
+            found = series.get((queue, task, outcome)) or self._series_of(queue, task, outcome)
+            found.attempts += 1
+            found.durations.add(seconds)
+            (waits.get(queue) or self._wait_of(queue)).add(wait)
 
     def fenced(self, jobs: int) -> None:
         """Add attempts that were dropped."""
@@ -123,7 +136,7 @@ class WorkerMetrics(Collector):
 
     def collect(self) -> Iterator[Metric]:
         """Yield all families; in the thread of a scrape."""
-        attempts = [(labels, float(number)) for labels, number in _copied(self._attempts)]
+        attempts = [(labels, float(each.attempts)) for labels, each in _copied(self._attempts)]
         yield counter(ATTEMPTS, attempts)
         yield histogram(DURATION, _copied(self._durations))
         yield histogram(WAIT, _copied(self._waits))
@@ -147,6 +160,16 @@ class WorkerMetrics(Collector):
         yield gauge(BEAT, alone(load.beat_age))
         yield gauge(READY, alone(worker.condition().ready))
 
+    def _series_of(self, queue: str, task: str, outcome: OutcomeKind) -> "_Series":
+        labels = self._tasks.label((queue, task))
+        key = (*labels, outcome.value)
+        found = self._attempts.get(key)
+        if found is None:
+            found = self._attempts[key] = _Series(self._duration_of(labels))
+        if OTHERS not in labels:
+            self._series[queue, task, outcome] = found
+        return found
+
     def _duration_of(self, labels: Labels) -> Distribution:
         found = self._durations.get(labels)
         if found is None:
@@ -158,6 +181,8 @@ class WorkerMetrics(Collector):
         found = self._waits.get(labels)
         if found is None:
             found = self._waits[labels] = Distribution(LONG)
+        if OTHERS not in labels:
+            self._waits_of[queue] = found
         return found
 
 
