@@ -72,6 +72,7 @@ SAME_SUBJECT = {
     "jobs",
     "lanes",
     "limits",
+    "metrics",
     "mending",
     "moments",
     "progress",

@@ -52,7 +52,7 @@ class Row:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class DataSource:
     """Where queries are asked.
 
     Parameters:
@@ -81,7 +81,7 @@ class Board:
 
     uid: str
     title: str
-    source: Source
+    source: DataSource
     variables: Sequence[Variable]
     rows: Sequence[Row]
     since: str = "now-3h"
@@ -160,7 +160,7 @@ class Board:
         return {"type": self.source.kind, "uid": "${datasource}"}
 
 
-def _source(source: Source) -> dict[str, Any]:
+def _source(source: DataSource) -> dict[str, Any]:
     return {
         "type": "datasource",
         "name": "datasource",

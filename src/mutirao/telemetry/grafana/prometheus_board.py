@@ -1,10 +1,10 @@
 """The dashboard on Prometheus: workers at their ports, and the store by one that reads it."""
 
-from mutirao.telemetry.grafana.board import Board, Panel, Query, Row, Source, Variable
+from mutirao.telemetry.grafana.board import Board, DataSource, Panel, Query, Row, Variable
 
 _LINES = {"editorMode": "code", "range": True, "instant": False}
 _NOW = {"editorMode": "code", "range": False, "instant": True}
-SOURCE = Source(
+SOURCE = DataSource(
     "prometheus",
     "Prometheus",
     {"timeseries": _LINES, "stat": _NOW, "table": {**_NOW, "format": "table"}},

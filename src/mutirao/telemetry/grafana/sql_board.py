@@ -9,11 +9,12 @@ those that were chosen.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Literal, get_args
 
-from mutirao.telemetry.grafana.board import Board, Panel, Query, Row, Source, Variable
+from mutirao.telemetry.grafana.board import Board, DataSource, Panel, Query, Row, Variable
 
 Database = Literal["postgresql", "mysql"]
+DATABASES: tuple[Database, ...] = get_args(Database)
 _QUEUES = {"<queues>": "queue IN (${queue:sqlstring})"}
 # MySQL's views have UTC, whatever time zone the data source has chosen for its sessions.
 _SHOWN_BY_MYSQL = (
@@ -142,7 +143,7 @@ def board(database: Database) -> Board:
     return Board(
         uid=f"mutirao-{database}",
         title=f"Mutirão ({title})",
-        source=Source(kind, title, {"stat": _TABLE, "table": _TABLE, "timeseries": _LINES}),
+        source=DataSource(kind, title, {"stat": _TABLE, "table": _TABLE, "timeseries": _LINES}),
         variables=[Variable("queue", "Queue", "SELECT DISTINCT queue FROM mutirao_queues")],
         rows=[_of(row, _SAID[database]) for row in (_NOW, _DONE, _STANDING)],
         since="now-24h",

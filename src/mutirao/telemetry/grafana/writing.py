@@ -11,14 +11,10 @@ RULES = "alert_rules.yml"
 
 def documents() -> dict[str, str]:
     """Return the text of each file, by its name."""
-    boards = {
-        "mutirao-prometheus.json": prometheus_board.BOARD,
-        "mutirao-postgresql.json": sql_board.board("postgresql"),
-        "mutirao-mysql.json": sql_board.board("mysql"),
-    }
+    boards = [prometheus_board.BOARD, *map(sql_board.board, sql_board.DATABASES)]
     texts = {
-        name: json.dumps(each.as_json(), indent=2, ensure_ascii=False) + "\n"
-        for name, each in boards.items()
+        f"{each.uid}.json": json.dumps(each.as_json(), indent=2, ensure_ascii=False) + "\n"
+        for each in boards
     }
     rules = files("mutirao.telemetry.grafana").joinpath(RULES).read_text(encoding="utf-8")
     return {**texts, "mutirao-alerts.yml": rules}
