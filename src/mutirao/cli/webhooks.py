@@ -21,7 +21,8 @@ from mutirao.workers import EXIT_WHEN_STUCK
     *("concurrency", "grace", "poll", "metrics_port", "metrics_host"),
     metrics_port={
         "type": click.IntRange(0, LAST_PORT),
-        "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is free.",
+        "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is"
+        " free.",
     },
     concurrency={"default": 200, "help": "Deliveries at once."},
     grace={"help": "Seconds that running deliveries may take once a signal says to stop."},
