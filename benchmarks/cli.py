@@ -32,6 +32,7 @@ from benchmarks.plot import check, plot_backlog, plot_pinned
 from benchmarks.publish import TOLD, publish
 from benchmarks.schedules import DUE, WORKERS, schedules
 from benchmarks.sustained import sustained
+from benchmarks.telemetry import telemetry
 from benchmarks.transactions import transactions
 from benchmarks.webhooks import webhooks
 from mutirao.cli.group import Refusing
@@ -306,6 +307,17 @@ def _transactions(**given: Any) -> None:
 def _webhooks(**given: Any) -> None:
     """Deliver webhooks, beside a bare loop of the same client, a silent receiver, and others."""
     _run(webhooks, **given)
+
+
+@_work(
+    "telemetry",
+    _jobs,
+    option("--rounds", type=_AT_LEAST_1, default=5, help="Of each way, in turn."),
+    _payload,
+)
+def _telemetry(**given: Any) -> None:
+    """Drain jobs by a worker that nobody watches, and by one whose metrics are scraped."""
+    _run(telemetry, **given)
 
 
 @_work("command", _jobs)

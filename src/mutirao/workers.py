@@ -1,6 +1,6 @@
 """The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
@@ -24,7 +24,7 @@ from mutirao.engine.workers.fleet import Fleet
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.process import run
 from mutirao.engine.workers.shared import Shared
-from mutirao.errors import ConfigurationError
+from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.hub.protocol import Serves
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
@@ -232,7 +232,7 @@ class Workers:
 
     def _make_worker(self, settings: WorkerSettings) -> Service:
         refuse_patched()
-        listeners = heard(self._measured_by)
+        listeners = heard([*self._measured_by, *_ports(settings)])
         return _measured(self._make_unmeasured(settings, listeners), listeners, self._tasks)
 
     def _make_unmeasured(self, settings: WorkerSettings, listeners: Listeners | None) -> Service:
@@ -417,6 +417,20 @@ def _check_can_hear(settings: WorkerSettings, carried: Mapping[str, Transport]) 
             f"drain_on_new_version is set, and by {names} workers hear nothing of each other; serve"
             " a queue of the database, too, or stop it by SIGTERM"
         )
+
+
+def _ports(settings: WorkerSettings) -> Iterator[Measurements]:
+    """Yield what serves the metrics of a worker, if that is asked for."""
+    if settings.metrics_port is None:
+        return
+    try:
+        from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
+    except ModuleNotFoundError as missing:
+        raise MissingDriver(
+            f"metrics_port is {settings.metrics_port}, and metrics need {missing.name}, which is"
+            " not installed: run pip install 'mutirao[prometheus]'"
+        ) from missing
+    yield WorkerPort(settings.metrics_host, settings.metrics_port)
 
 
 def _measured(

@@ -41,6 +41,10 @@ class PoolerNotFound(Exception):
     """PgBouncer is not installed; the message says how to get it."""
 
 
+class PrometheusNotFound(Exception):
+    """Prometheus is not installed; the message says how to get it."""
+
+
 class BrowserNotFound(Exception):
     """Chromium is not installed; the message says how to get it."""
 
@@ -106,6 +110,14 @@ def find_chromium() -> Path:
     return _found(_chromium, packages, BrowserNotFound, "Chromium is missing.")
 
 
+def find_prometheus() -> Path:
+    """Return the program of Prometheus; promtool stands beside it.
+
+    Debian's package starts a server of its own where policy allows it, which nobody here uses.
+    """
+    return _found(_prometheus, "prometheus", PrometheusNotFound, "Prometheus is missing.")
+
+
 def _found(
     look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
 ) -> Path:
@@ -124,6 +136,13 @@ def _found(
 def _pgbouncer() -> Iterator[Path]:
     found = shutil.which("pgbouncer", path=f"{os.environ['PATH']}:/usr/sbin")
     if found is not None:
+        yield Path(found)
+
+
+def _prometheus() -> Iterator[Path]:
+    yield from _given("usr/bin/prometheus")
+    found = shutil.which("prometheus")
+    if found is not None and shutil.which("promtool") is not None:
         yield Path(found)
 
 

@@ -48,6 +48,7 @@ FOLLOWED = [
     "docs/uniqueness.md",
     "docs/tenants.md",
     "docs/federation.md",
+    "docs/telemetry.md",
     "docs/webhooks.md",
     "docs/worker.md",
 ]

@@ -73,6 +73,7 @@ SAME_SUBJECT = {
     "jobs",
     "lanes",
     "limits",
+    "metrics",
     "mending",
     "moments",
     "progress",

@@ -10,6 +10,7 @@ from mutirao.cli.options import log_options, option
 from mutirao.cli.terms import setting_options
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
+from mutirao.ports.measurements import LAST_PORT
 from mutirao.workers import EXIT_WHEN_STUCK
 
 
@@ -17,7 +18,12 @@ from mutirao.workers import EXIT_WHEN_STUCK
 @option("--database", required=True, envvar="MUTIRAO_DATABASE", help="Where the jobs are.")
 @option("--schema", help="The schema of the tables, if it is not the usual one.")
 @setting_options(
-    *("concurrency", "grace", "poll"),
+    *("concurrency", "grace", "poll", "metrics_port", "metrics_host"),
+    metrics_port={
+        "type": click.IntRange(0, LAST_PORT),
+        "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is"
+        " free.",
+    },
     concurrency={"default": 200, "help": "Deliveries at once."},
     grace={"help": "Seconds that running deliveries may take once a signal says to stop."},
 )
@@ -29,6 +35,8 @@ def webhooks(
     concurrency: int,
     grace: float,
     poll: float,
+    metrics_port: int | None,
+    metrics_host: str,
     log_format: logs.Format,
     log_level: str,
     **given: Any,
@@ -47,6 +55,8 @@ def webhooks(
         concurrency=concurrency,
         grace=grace,
         poll=poll,
+        metrics_port=metrics_port,
+        metrics_host=metrics_host,
         webhooks=webhook_settings(given),
         exit_when_stuck=EXIT_WHEN_STUCK,
     )

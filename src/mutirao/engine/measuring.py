@@ -95,13 +95,14 @@ def ended_attempts(finished: Sequence[Finished]) -> list[EndedAttempt]:
 def _ended(finished: Finished, started: float) -> EndedAttempt:
     """`started`: by this machine's clock, in seconds since 1970."""
     claim, outcome = finished.claim, finished.outcome
-    due = max(claim.run_at, claim.enqueued_at).timestamp()
+    run_at, enqueued_at = claim.run_at, claim.enqueued_at
+    waited = started - (run_at if run_at > enqueued_at else enqueued_at).timestamp()
     return EndedAttempt(
         claim.queue,
         claim.task,
         outcome.kind,
         claim.attempt,
-        max(0.0, started - due),
-        max(0.0, finished.finished - finished.started),
+        waited if waited > 0 else 0.0,
+        finished.finished - finished.started,
         outcome.error_type,
     )

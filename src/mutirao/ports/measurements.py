@@ -10,6 +10,8 @@ from typing import NamedTuple, Protocol
 
 from mutirao.model.jobs.states import OutcomeKind
 
+LAST_PORT = 65_535  # of TCP
+
 
 class EndedAttempt(NamedTuple):
     """An attempt that has ended, and whose outcome is written.

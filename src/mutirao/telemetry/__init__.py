@@ -1,1 +1,4 @@
-"""Telemetry: what monitoring systems are told. Each part needs its own package, if any."""
+"""What tells others what happens here: metrics, dashboards and alerts, traces, errors.
+
+Each part needs its own package, an extra, and nothing here is imported by who does not use it.
+"""

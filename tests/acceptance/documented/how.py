@@ -83,6 +83,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make measure", Run()),
     (r"make measure.*[= \"](drain|limits|fairness).*", Run("--jobs 500 --runs 1")),
     (r"make measure.*\blatency.*", Run("--jobs 20 --runs 1")),
+    (r"make measure.*\btelemetry.*", Run("--jobs 300 --rounds 1")),
     (r"make measure.*\bsustained.*", Run("--seconds 2")),
     (r"make measure.*\bidle.*", Run(_IDLE)),
     (r"make measure.*\bmemory.*", Run("--jobs 2000")),

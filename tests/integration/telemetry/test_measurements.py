@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import shutil
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mutirao import Job, Mutirao, Retry
+from mutirao.engine.duties.housekeeping import Housekeeping
+from mutirao.engine.measuring import Listeners
+from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
 from mutirao.ports.measurements import EndedAttempt, MeasuredWorker
+from mutirao.transports.memory import MemoryTransport
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import until
 
@@ -217,3 +224,67 @@ async def test_who_cannot_be_measured_does_not_start(app: Mutirao) -> None:
             pass
     assert recorder.gone == recorder.workers
     assert len(recorder.gone) == 1
+
+
+async def test_a_queue_by_broker_alone(lite_url: str) -> None:
+    """Its attempts are reported once the broker has their outcome; and it has no heartbeat."""
+    recorder = Recorder()
+    broker = MemoryTransport()
+    await broker.declare(["mail"])
+    app = Mutirao(lite_url, transports={"mail": broker})
+    app.measure(recorder)
+
+    @app.task(queue="mail", retry=Retry.fixed(2, interval=0.05))
+    async def send(number: int) -> None:
+        if not number:
+            raise ValueError("no")
+
+    await app.aenqueue_many(send.job(number) for number in range(10))
+    async with working(app, queues=["mail"]):
+        await until(lambda: len(recorder.attempts) == 11)
+        [measured] = recorder.workers
+        assert measured.load().beat_age is None
+        assert measured.condition().ready
+    seen = Counter(str(each.outcome) for each in recorder.attempts)
+    assert seen == {"succeeded": 9, "retried": 1, "dead": 1}
+    assert sum(recorder.settlements) == 11
+    await app.aclose()
+
+
+async def test_several_databases(tmp_path: Path, migrated_file: Path) -> None:
+    """One listener is told of all, once of the worker as a whole, and of the oldest heartbeat."""
+    recorder = Recorder()
+    urls = [f"sqlite:///{shutil.copy(migrated_file, tmp_path / name)}" for name in ("a.db", "b.db")]
+    app = Mutirao(urls[0])
+    app.databases(lambda: urls)
+    app.measure(recorder)
+
+    @app.task
+    async def send() -> None:
+        pass
+
+    for url in urls:
+        other = Mutirao(url)
+        await other.store.aenqueue([send.job()], None)
+        await other.aclose()
+    async with working(app):
+        await until(lambda: len(recorder.attempts) == 2)
+        [measured] = recorder.workers
+        assert measured.load().beat_age is not None
+        assert measured.load().slots == 20
+    assert recorder.gone == [measured]
+    await app.aclose()
+
+
+async def test_rescues_are_counted() -> None:
+    """By the worker whose duty it was."""
+    recorder = Recorder()
+
+    class Store:
+        async def rescue(self, **_: object) -> list[tuple[int, int]]:
+            return [(1, 1), (2, 1)]
+
+    store: Any = Store()
+    house = Housekeeping(store, WorkerSettings(), lambda: True, Listeners([recorder]))
+    await house.rescue()
+    assert recorder.saved == 2

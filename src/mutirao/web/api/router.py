@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from mutirao.model.blanking import Blanking
 from mutirao.web.access import Decide, Permission, check, decided
-from mutirao.web.api import health, problems
+from mutirao.web.api import health, metrics, problems
 from mutirao.web.api.call import ApiCall
 from mutirao.web.api.openapi import document
 from mutirao.web.api.operation import PREFIX, Answered, Operation
@@ -40,6 +40,7 @@ class Api:
 
     def __init__(self, site: "Site", access: Decide, rules: GateRules) -> None:
         self._site, self._access = site, access
+        self._metrics = metrics.SiteMetrics(site, access)
         inner = Starlette(routes=self._routes(), exception_handlers={HTTPException: _failed})
         inner.router.redirect_slashes = False
         self._rules = rules
@@ -58,7 +59,7 @@ class Api:
         if scope["type"] != "http":
             return False
         path = _path(scope)
-        return path in (health.LIVE, health.READY) or f"{path}/".startswith("/api/")
+        return path in (health.LIVE, health.READY, metrics.PATH) or f"{path}/".startswith("/api/")
 
     def _routes(self) -> list[Route]:
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
@@ -67,6 +68,7 @@ class Api:
         return [
             Route(health.LIVE, health.live, methods=["GET"]),
             Route(health.READY, self._ready, methods=["GET"]),
+            Route(metrics.PATH, self._metrics.scraped, methods=["GET"]),
             Route(f"{PREFIX}/openapi.json", self._document, methods=["GET"]),
             *(
                 Route(_route(path), self._endpoint(its), methods=[*its])

@@ -1,0 +1,1 @@
+"""The commands for those who watch: what the store holds for Prometheus, files for Grafana."""
