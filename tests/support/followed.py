@@ -24,6 +24,7 @@ FOLLOWED = [
     "docs/guarantees.md",
     "docs/filters.md",
     "docs/limits.md",
+    "docs/logs.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",
     "docs/graphs.md",
