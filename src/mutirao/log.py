@@ -11,10 +11,11 @@ import sys
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from contextvars import ContextVar, Token
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mutirao.model.display import one_line
+from mutirao.model.trace import trace_ids
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.job import Claim
@@ -81,7 +82,6 @@ def _say_plainly(message: str, args: tuple[object, ...]) -> None:
 _served: ContextVar[str | None] = ContextVar("mutirao_database", default=None)
 _worker: ContextVar["Identified | None"] = ContextVar("mutirao_worker", default=None)
 _job: ContextVar["Claim | None"] = ContextVar("mutirao_job", default=None)
-_trace: ContextVar["Traced | None"] = ContextVar("mutirao_trace", default=None)
 
 name_job = _job.set  # has the records from here on say of which job they are
 
@@ -93,13 +93,6 @@ class Identified(Protocol):
     def id(self) -> int | str:
         """The id; 0: none yet."""
         ...
-
-
-class Traced(NamedTuple):
-    """Where in a trace a record was made: ids in hexadecimal digits, 32 and 16."""
-
-    trace: str
-    span: str
 
 
 def serve(database: str) -> None:
@@ -117,16 +110,6 @@ def working_as(worker: Identified) -> Iterator[None]:
         _worker.reset(before)
 
 
-def tell_trace(trace: str, span: str) -> "Token[Traced | None]":
-    """Have the records from here on say which trace and span they are in; see `forget_trace`."""
-    return _trace.set(Traced(trace, span))
-
-
-def forget_trace(token: "Token[Traced | None]") -> None:
-    """Undo `tell_trace`, in the same context."""
-    _trace.reset(token)
-
-
 def fields(claim: "Claim | None" = None) -> dict[str, Any]:
     """Return what a record that is made here says of job, worker, database and trace.
 
@@ -139,8 +122,8 @@ def fields(claim: "Claim | None" = None) -> dict[str, Any]:
         found["worker"] = worker.id
     if (database := _served.get()) is not None:
         found["database"] = database
-    if (traced := _trace.get()) is not None:
-        found |= traced._asdict()
+    if (traced := trace_ids()) is not None:
+        found["trace"], found["span"] = traced
     return found
 
 

@@ -1,1 +1,5 @@
-"""Telemetry: what monitoring systems are told. Each part needs its own package, if any."""
+"""What tells others what happens here: metrics, dashboards and alerts for them.
+
+Each listens at a port, and its packages are an extra of its own: nothing here is imported by who
+does not use it.
+"""

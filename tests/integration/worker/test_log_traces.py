@@ -8,8 +8,9 @@ from contextvars import copy_context
 import pytest
 
 from mutirao import Job, Mutirao
-from mutirao.log import fields, forget_trace, name_job, tell_trace
-from mutirao.telemetry.logs import JobFields, job_fields
+from mutirao.log import fields, name_job
+from mutirao.model.trace import TRACEPARENT, hand_trace
+from mutirao.telemetry.logs import JobFields
 from tests.integration.worker.kit import ended, working
 from tests.unit.test_job import CLAIM
 
@@ -56,16 +57,8 @@ async def test_the_span_of_the_attempt(app: Mutirao, caplog: pytest.LogCaptureFi
 
     @app.around_attempt
     async def traced(job: Job):  # type: ignore[no-untyped-def]
-        tell_trace(mine, SPAN)
+        hand_trace({TRACEPARENT: f"00-{mine}-{SPAN}-01"})
         yield
 
     assert await lines_of(app, caplog, PARENT) == [mine, mine]
     assert {getattr(each, "span", SPAN) for each in caplog.records} == {SPAN}
-
-
-def test_a_span_is_forgotten() -> None:
-    """In the same context; what is no job's has no field of one."""
-    token = tell_trace(TRACE, SPAN)
-    assert job_fields() == {"trace": TRACE, "span": SPAN}
-    forget_trace(token)
-    assert job_fields() == {}
