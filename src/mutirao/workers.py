@@ -22,6 +22,9 @@ from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.engine.workers.fleet import Fleet
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.process import run
+from mutirao.engine.workers.service_manager import READY as READY  # these for the command line
+from mutirao.engine.workers.service_manager import STOPPING as STOPPING
+from mutirao.engine.workers.service_manager import ServiceManager as ServiceManager
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves

@@ -9,6 +9,7 @@ from contextlib import suppress
 from time import monotonic
 
 from mutirao.cli.unfit import STATUSES, VARIABLE, UnfitLine
+from mutirao.workers import READY, STOPPING, ServiceManager
 
 log = logging.getLogger("mutirao")
 
@@ -28,6 +29,8 @@ class Supervisor:
     0) is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
     that a Ctrl-C at the terminal reaches them only once, through the supervisor.
 
+    Systemd hears of this process, and not of those that it keeps.
+
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
     those that found it unfit. One that is ending is not told again, as it would end at once.
     """
@@ -40,6 +43,7 @@ class Supervisor:
         self._told: set[int] = set()  # pids of running processes that were told to end
         self._signalled = False  # by SIGTERM or SIGINT: another one ends all at once
         self._stopping = asyncio.Event()
+        self._manager = ServiceManager.of_this_process()
         self._version = 0  # of the code: the number of changes
         self._news = asyncio.Event()  # a change, or the end; each change has the next one begin
 
@@ -52,10 +56,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._pass_on, number)
         watching = asyncio.create_task(self._follow())
+        living = asyncio.create_task(self._manager.live(lambda: True))
         try:
             statuses = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
         finally:
             self._stopping.set()
+            living.cancel()
             await watching
         return max(statuses)
 
@@ -111,6 +117,8 @@ class Supervisor:
             line.started()
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
+        if len(self._running) == self._count:
+            self._manager.tell(READY)
         if self._stopping.is_set() or version != self._version:
             self._end(process, signal.SIGTERM)
         try:
@@ -136,6 +144,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._stopping.set()
+        self._manager.tell(STOPPING)
         self._news.set()
         for process in self._running.values():
             self._end(process, number)

@@ -70,6 +70,15 @@ class Service(ABC):
         hears, unmended = (self._hears(), tuple(self._unmended())) if works else (None, ())
         return Health(reason is None, reason, ages, self._shared.slots.stuck, hears, unmended)
 
+    def lives(self) -> bool:
+        """Return whether its loops turn, for whoever ends it if not; those of one that stops end.
+
+        Called in the event loop, which is a sign of life in itself.
+        """
+        if self._stopping is not None:
+            return True
+        return self.failure is None and not any(pulse.hangs() for pulse in self._pulses())
+
     def _why_not(self) -> str | None:
         if self.failure is not None:
             return f"it failed: {self.failure}"
