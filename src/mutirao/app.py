@@ -35,6 +35,7 @@ from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.brokers import close_transports
+from mutirao.ports.measurements import Measurements
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.tenants import Tenants
@@ -141,6 +142,7 @@ class Mutirao(
         self._databases: Callable[[], Any] | None = None
         self._tenants: Tenants | None = None
         self._signers: dict[str, Callable[..., Any]] = {}
+        self._measured_by: list[Measurements] = []
         self.schedules = Schedules(self, self.task, self._portal, max_payload)
         self.schedule = self.schedules.declare
         self.subscriptions = Subscriptions(self, self._portal, max_payload)

@@ -1,6 +1,6 @@
 """The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
@@ -12,6 +12,7 @@ from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.engine.brokers.carried import CarriedQueues, check_together
+from mutirao.engine.measuring import Listeners, heard
 from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
 from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker, served_alone
 from mutirao.engine.workers.checks import check_tasks, refuse_patched
@@ -26,7 +27,7 @@ from mutirao.engine.workers.service_manager import READY as READY  # these for t
 from mutirao.engine.workers.service_manager import STOPPING as STOPPING
 from mutirao.engine.workers.service_manager import ServiceManager as ServiceManager
 from mutirao.engine.workers.shared import Shared
-from mutirao.errors import ConfigurationError
+from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.hub.protocol import Serves
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
@@ -36,6 +37,7 @@ from mutirao.model.webhooks.endpoints import PROBE_TASK, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.announcements import Announces
+from mutirao.ports.measurements import Measurements
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.tenants import Tenants
@@ -74,6 +76,7 @@ class Workers:
     _databases: Callable[[], Any] | None
     _tenants: Tenants | None
     _signers: dict[str, Callable[..., Any]]
+    _measured_by: list[Measurements]
 
     def databases(self, provider: Provider) -> Provider:
         """Register a function that lists the databases which a worker serves, instead of one.
@@ -155,6 +158,17 @@ class Workers:
 
         return register
 
+    def measure(self, listener: Measurements) -> None:
+        """Report to a listener what the workers of this application do, from the next one on.
+
+        It is told in batches, in the event loop of a worker, so it must not wait; what it raises is
+        logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
+
+        Parameters:
+            listener: a `Measurements`.
+        """
+        self._measured_by.append(listener)
+
     def worker(self, **settings: Unpack[WorkerTerms]) -> EmbeddedWorker:
         """Return a worker to run inside this program: `async with`, `with`, or `start`/`stop`.
 
@@ -221,6 +235,11 @@ class Workers:
 
     def _make_worker(self, settings: WorkerSettings) -> Service:
         refuse_patched()
+        listeners = heard([*self._measured_by, *_ports(settings)])
+        return _measured(self._make_unmeasured(settings, listeners), listeners, self._tasks)
+
+    def _make_unmeasured(self, settings: WorkerSettings, listeners: Listeners | None) -> Service:
+        """Return the worker as a whole; `listeners`: what its parts report to."""
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
             raise ConfigurationError(
@@ -228,13 +247,14 @@ class Workers:
                 " by broker alone; give them a worker of an application without @app.databases"
             )
         if not carried:
-            return self._make_sql_worker(settings, None)
+            return self._make_sql_worker(settings, None, listeners)
         if settings.queues is not None and {*settings.queues} == carried.keys():
             _check_can_hear(settings, carried)
-            return self._carrying(carried, settings, None)
+            return self._carrying(carried, settings, None, listeners)
         shared = Shared(settings)
-        worker = self._make_sql_worker(settings, shared)
-        return CombinedWorker(worker, self._carrying(carried, settings, shared), shared)
+        worker = self._make_sql_worker(settings, shared, listeners)
+        carrying = self._carrying(carried, settings, shared, listeners)
+        return CombinedWorker(worker, carrying, shared)
 
     def _relay_settings(self, together: int, terms: RelayTerms) -> WorkerSettings:
         """Return the settings of a worker that only relays; it has no slots, and deletes nothing.
@@ -260,11 +280,15 @@ class Workers:
         return replace(settings, queues=tuple(carried), exclude_queues=None)
 
     def _carrying(
-        self, carried: Mapping[str, Transport], settings: WorkerSettings, shared: Shared | None
+        self,
+        carried: Mapping[str, Transport],
+        settings: WorkerSettings,
+        shared: Shared | None,
+        listeners: Listeners | None,
     ) -> BrokerWorker:
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
         queues = BrokerQueues(carried, self.decoders, kept)
-        code = Code(self._tasks, self._around_attempt)
+        code = Code(self._tasks, self._around_attempt, listeners=listeners)
         return BrokerWorker(queues, code, settings, self._write_late, shared)
 
     async def _write_late(self, job: NewJob) -> int:
@@ -276,12 +300,13 @@ class Workers:
         self,
         settings: WorkerSettings,
         shared: Shared | None,
+        listeners: Listeners | None,
         queues: CarriedQueues | None = None,
     ) -> Service:
         """Return the worker of the database, or of several; `queues`: if it only relays."""
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
-            make = partial(self._make_member, settings, budget)
+            make = partial(self._make_member, settings, budget, listeners)
             check, names = partial(self._check, settings), partial(named, budget=budget)
             return Fleet(self._databases, names, make, settings, check)
         connections = settings.concurrency + CONNECTIONS_BESIDE_HANDLERS
@@ -293,14 +318,20 @@ class Workers:
                 notifier = notifier and store.listener()
         queues = queues or CarriedQueues(self._carried(settings))
         home = self.home(budget=budget)
-        return self._worker_of(store, notifier, settings, home, queues, shared)
+        return self._worker_of(store, notifier, settings, home, queues, shared, listeners)
 
     def _make_relay(self, settings: WorkerSettings, together: int) -> Service:
         queues = CarriedQueues(self._carried(settings), True, together)
-        return self._make_sql_worker(settings, None, queues)
+        listeners = heard(self._measured_by)
+        return _measured(self._make_sql_worker(settings, None, listeners, queues), listeners, {})
 
     def _make_member(
-        self, settings: WorkerSettings, budget: Budget | None, url: str, shared: Shared
+        self,
+        settings: WorkerSettings,
+        budget: Budget | None,
+        listeners: Listeners | None,
+        url: str,
+        shared: Shared,
     ) -> Worker:
         """Return the worker of one of several databases."""
         store = self._sql_store.elsewhere(url, KEPT_OF_EACH, within=settings.call_limit)
@@ -308,7 +339,7 @@ class Workers:
         home = self.home(store.engines.given, budget)
         notifier = _of_hub(store, settings) or store.listener()
         queues = CarriedQueues(self._carried(settings))
-        return self._worker_of(store, notifier, settings, home, queues, shared)
+        return self._worker_of(store, notifier, settings, home, queues, shared, listeners)
 
     def _worker_of(
         self,
@@ -318,6 +349,7 @@ class Workers:
         home: Home,
         queues: CarriedQueues,
         shared: Shared | None,
+        listeners: Listeners | None,
     ) -> Worker:
         tasks = self._tasks
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
@@ -331,7 +363,8 @@ class Workers:
                     )
             tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
             limits = partial(_both, limits, sending.limits)
-        code = Code(tasks, self._around_attempt, self._schedules_in_sql, limits, version("mutirao"))
+        around, its = self._around_attempt, version("mutirao")
+        code = Code(tasks, around, self._schedules_in_sql, limits, its, listeners)
         worker = Worker(store, notifier, code, settings, home, queues, shared)
         worker.at_close += [sending.aclose] if sending else []
         return worker
@@ -387,6 +420,33 @@ def _check_can_hear(settings: WorkerSettings, carried: Mapping[str, Transport]) 
             f"drain_on_new_version is set, and by {names} workers hear nothing of each other; serve"
             " a queue of the database, too, or stop it by SIGTERM"
         )
+
+
+def _ports(settings: WorkerSettings) -> Iterator[Measurements]:
+    """Yield what serves the metrics of a worker, if that is asked for."""
+    if settings.metrics_port is None:
+        return
+    try:
+        from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
+    except ModuleNotFoundError as missing:
+        raise MissingDriver(
+            f"metrics_port is {settings.metrics_port}, and metrics need {missing.name}, which is"
+            " not installed: run pip install 'mutirao[prometheus]'"
+        ) from missing
+    yield WorkerPort(settings.metrics_host, settings.metrics_port)
+
+
+def _measured(
+    service: Service, listeners: Listeners | None, tasks: Mapping[str, Task[..., Any]]
+) -> Service:
+    """Return a worker that is measured as a whole; `tasks`: those that it may run."""
+    if listeners is not None:
+        settings = service.settings
+        pairs = [(task.options.queue, name) for name, task in tasks.items()]
+        served = [pair for pair in pairs if settings.served.has(*pair)]
+        queues = {queue for queue, _ in served} | {*(settings.queues or ())}
+        service.listeners, service.served = listeners, (sorted(queues), sorted(served))
+    return service
 
 
 def _both(

@@ -145,6 +145,8 @@ def test_the_table_of_settings_is_complete() -> None:
         "webhooks",
         "app_version",
         "drain_on_new_version",
+        "metrics_port",
+        "metrics_host",
     }
     in_words |= {"retry", "max_attempts", "timeout", "connections"}
     for name in shown.keys() - in_words - {"log_jobs"}:

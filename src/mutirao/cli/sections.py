@@ -15,6 +15,7 @@ WORKER: Mapping[str, tuple[str, ...]] = {
     "Tasks without options of their own": ("retry", "max_attempts", "timeout"),
     "What is kept": ("keep", "prune"),
     "Webhooks": ("webhook",),
+    "Metrics": ("metrics",),
 }
 OTHERS = "Logs, development and help"
 

@@ -29,14 +29,22 @@ class Supervisor:
     0) is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
     that a Ctrl-C at the terminal reaches them only once, through the supervisor.
 
+    `own`: the words that the command has at one place, from 0, besides.
+
     Systemd hears of this process, and not of those that it keeps.
 
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
     those that found it unfit. One that is ending is not told again, as it would end at once.
     """
 
-    def __init__(self, command: Sequence[str], count: int, watch: Watch | None = None) -> None:
-        self._command = command
+    def __init__(
+        self,
+        command: Sequence[str],
+        count: int,
+        watch: Watch | None = None,
+        own: Callable[[int], Sequence[str]] = lambda place: (),
+    ) -> None:
+        self._command, self._own = command, own
         self._count = count
         self._watch = watch
         self._running: dict[int, asyncio.subprocess.Process] = {}
@@ -111,7 +119,11 @@ class Supervisor:
         told = {**os.environ, VARIABLE: str(line.writing)}
         try:
             process = await asyncio.create_subprocess_exec(
-                *self._command, process_group=0, pass_fds=(line.writing,), env=told
+                *self._command,
+                *self._own(place),
+                process_group=0,
+                pass_fds=(line.writing,),
+                env=told,
             )
         finally:
             line.started()

@@ -2,6 +2,7 @@
 
 import asyncio
 import sys
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 import click
@@ -20,6 +21,7 @@ from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.model.jobs.retry_words import policy_in_words
+from mutirao.ports.measurements import LAST_PORT
 from mutirao.workers import EXIT_WHEN_STUCK
 
 if TYPE_CHECKING:
@@ -55,6 +57,7 @@ _RETENTION = [
 @target
 @setting_options(
     after={"queues": [_DATABASES], "concurrency": [_PROCESSES], "retention": _RETENTION},
+    metrics_port={"type": click.IntRange(0, LAST_PORT)},
     exit_when_stuck={"type": click.FloatRange(min=0), "default": EXIT_WHEN_STUCK},
     retry={"type": text_of(policy_in_words, "POLICY")},
 )
@@ -84,10 +87,12 @@ def worker(
         settings["app_version"] = named(settings["app_version"], target)
     if processes > 1 or reload:
         logs.configure(log_format, log_level)
+        first = settings.pop("metrics_port")
+        _check_ports(first, processes)
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
         command += _databases_given(databases)
-        watch = watch_here() if reload else None
-        status = asyncio.run(Supervisor(command, processes, watch).run())
+        watch, own = watch_here() if reload else None, partial(_port_of, first)
+        status = asyncio.run(Supervisor(command, processes, watch, own).run())
     else:
         ending = UnfitTeller()
         with ending.told():
@@ -97,6 +102,21 @@ def worker(
             status = app.run_worker(**_settings(**settings))
         ending.ends_with(status)
     raise click.exceptions.Exit(status)
+
+
+def _check_ports(first: int | None, processes: int) -> None:
+    if first is not None and first + processes - 1 > LAST_PORT:
+        raise click.UsageError(
+            f"--metrics-port {first} is the first of {processes}, and the last port is {LAST_PORT};"
+            f" give at most {LAST_PORT - processes + 1}"
+        )
+
+
+def _port_of(first: int | None, place: int) -> list[str]:
+    """Return the option of the process at a place, from 0: each has a port of its own."""
+    if first is None:
+        return []
+    return ["--metrics-port", str(first and first + place)]
 
 
 def _databases_given(databases: tuple[str, ...]) -> list[str]:

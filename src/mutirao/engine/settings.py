@@ -18,6 +18,7 @@ from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, NewWorker, Out
 from mutirao.model.jobs.retry_words import ACCEPTED_FORMS
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
+from mutirao.ports.measurements import LAST_PORT
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text
 
@@ -73,6 +74,8 @@ class WorkerTerms(RelayTerms, total=False):
     webhooks: bool | WebhookSettings
     app_version: str | None
     drain_on_new_version: bool
+    metrics_port: int | None
+    metrics_host: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +147,9 @@ class WorkerSettings:
             number, that grow with each deployment, also with one that goes back to older code.
         drain_on_new_version: whether it takes no more work, lets what runs end and ends itself once
             workers of newer versions serve all that it serves.
+        metrics_port: the TCP port of its metrics, for Prometheus, and of its probes; 0: any that is
+            free; None: it has none.
+        metrics_host: the address of that port.
 
     Raises:
         ConfigurationError: a setting is out of range.
@@ -246,6 +252,17 @@ class WorkerSettings:
             " serves, and end with status 0 when what runs has."
         ),
     ] = False
+    metrics_port: Annotated[
+        int | None,
+        Option(
+            "Port of its metrics for Prometheus, and of /livez and /readyz; of several processes"
+            " the first, and the next ones follow; 0: any that is free.",
+            least=0,
+        ),
+    ] = None
+    metrics_host: Annotated[
+        str, Option("Where that port is; others than this machine reach 0.0.0.0.")
+    ] = "127.0.0.1"
 
     def serves(self, queue: str) -> bool:
         """Return whether a queue is served."""
@@ -340,6 +357,10 @@ class WorkerSettings:
             )
         self._check_served()
         self._check_version()
+        if self.metrics_port is not None and self.metrics_port > LAST_PORT:
+            raise ConfigurationError(
+                f"metrics_port is {self.metrics_port}; give at most {LAST_PORT}"
+            )
         for name in ("keep_hours", "keep_inbox", "keep_said", "keep_audit"):
             if not isinstance(age := getattr(self, name), timedelta | None):
                 raise ConfigurationError(f"{name} is {age!r}; give a timedelta, or None for ever")

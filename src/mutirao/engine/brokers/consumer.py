@@ -25,6 +25,7 @@ from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
+from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
@@ -142,12 +143,14 @@ class Handlers:
     Parameters:
         tasks: the names of those that it serves.
         begin: opens the transactions of handlers.
+        listeners: what measures the worker; None: nothing does.
     """
 
     tasks: Collection[str]
     executor: Executor
     slots: Slots
     begin: Begin
+    listeners: Listeners | None = None
 
 
 class Receiver:
@@ -173,6 +176,7 @@ class Receiver:
         self._returns = DeliverySettler(
             settings.linger, overflow, self._follow, self._settled, self._tell_dead
         )
+        self._returns.listeners = handlers.listeners
         self.dispatcher = Dispatcher(
             settings, handlers.executor, self._returns, handlers.slots, handlers.begin
         )

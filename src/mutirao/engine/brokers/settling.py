@@ -17,6 +17,7 @@ from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import LoopRetry
+from mutirao.engine.measuring import Listeners
 from mutirao.errors import (
     DeliveryLost,
     StoreError,
@@ -150,6 +151,7 @@ class DeliverySettler:
         self._flush_at: asyncio.TimerHandle | None = None
         self._all_settled, self._one_settled = asyncio.Event(), asyncio.Event()
         self.failure: Exception | None = None  # by which something can never be settled
+        self.listeners: Listeners | None = None  # what measures the worker
 
     @property
     def unsettled(self) -> int:
@@ -180,6 +182,9 @@ class DeliverySettler:
 
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Do nothing: here no job waits for the end of another."""
+
+    def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
+        """Do nothing: no transaction settles what a broker holds."""
 
     def hold(
         self, key: Key, consumer: Consumer, delivery: Delivery, message: Message | None
@@ -220,6 +225,8 @@ class DeliverySettler:
             held = self._held[key]
             if held.ended is not None:
                 attempt_log.dropped(held.ended.claim, held.ended.outcome)
+                if self.listeners is not None:
+                    self.listeners.fenced(1)
             self._forget(key)
         return keys
 
@@ -266,13 +273,15 @@ class DeliverySettler:
         # One of many such at a time: a broker that throttles takes some, and refuses others.
         trouble = LoopRetry(what, "jobs are settled now", MAX_WAIT, who=None, once="text")
         while keys := [key for key in keys if key in self._held]:
-            consumer = self._held[keys[0]].consumer
+            consumer, began = self._held[keys[0]].consumer, monotonic()
             try:
                 told = await consumer.settle([self._settling(key) for key in keys])
             except Exception as raised:  # noqa: BLE001 (what one message brings is its own end)
                 await self._settle_apart(keys, raised)
                 return
             failed = dict(zip(keys, told, strict=True))
+            if self.listeners is not None:
+                self._report(self.listeners, failed, monotonic() - began)
             keys = [key for key, error in failed.items() if not self._settled(key, error)]
             self._on_settled()
             errors = [error for key in keys if (error := failed[key]) is not None]
@@ -280,6 +289,19 @@ class DeliverySettler:
                 await asyncio.sleep(trouble.met(errors[0]))
             else:
                 trouble.over()
+
+    def _report(
+        self, listeners: Listeners, told: dict[Key, TransportError | None], seconds: float
+    ) -> None:
+        """Report the attempts among what was settled."""
+        held = {key: found.ended for key in told if (found := self._held.get(key)) is not None}
+        ended = {key: each for key, each in held.items() if each is not None}
+        written = [each for key, each in ended.items() if told[key] is None]
+        if written:
+            listeners.settled(len(written), seconds)
+        listeners.written(written)
+        if lost := sum(isinstance(told[key], DeliveryLost) for key in ended):
+            listeners.fenced(lost)
 
     async def _settle_apart(self, keys: list[Key], error: Exception) -> None:
         """Settle in halves what fails as a whole; bury the one that fails, with the reason.

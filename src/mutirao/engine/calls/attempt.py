@@ -212,3 +212,7 @@ class Settler(Protocol):
     def tell_woken(self, woken: Iterable[Wake]) -> None:
         """Report that other jobs may be due in these lanes."""
         ...
+
+    def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
+        """Take an attempt that its own transaction has settled; report the lanes that it woke."""
+        ...

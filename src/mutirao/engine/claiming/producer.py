@@ -20,6 +20,7 @@ from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
@@ -109,6 +110,7 @@ class Producer:
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
+        self.listeners: Listeners | None = None  # what measures the worker
 
     async def run(self) -> None:
         """Claim until stopped; wait while the database is away."""
@@ -279,6 +281,8 @@ class Producer:
         claims = await self._known(
             lambda worker: self._store.claim(worker, lanes, wanted, without=without)
         )
+        if self.listeners is not None:
+            self.listeners.claimed(len(claims), monotonic() - started)
         if monotonic() - started > self._settings.poll:  # it was delayed, and jobs may have arrived
             self._refresh_at = 0.0
         return claims
@@ -314,8 +318,11 @@ class Producer:
     async def answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
         """Claim the jobs of doorbells, and have them started; return the claims."""
         async with self._between_claims:
+            started = monotonic()
             try:
                 claims = await self._known(lambda worker: self._store.answer(worker, doorbells))
+                if self.listeners is not None:
+                    self.listeners.claimed(len(claims), monotonic() - started)
                 if claims:
                     self._dispatcher.feed(await self._unfit.release(claims))
             except Exception as error:

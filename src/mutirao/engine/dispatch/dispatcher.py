@@ -147,6 +147,10 @@ class Dispatcher:
         if self.wanted():
             self.changed.set()
 
+    def load(self) -> tuple[int, int]:
+        """Return how many jobs wait for a slot, and how many are unsettled. From any thread."""
+        return len(self._buffer), self._completer.unsettled
+
     def holds(self) -> set[tuple[int, int]]:
         """Return (id, run) of every job that this worker knows: waiting, running or unsettled."""
         return {(claim.id, claim.run) for claim in self._claims()} | self.unsettled()
@@ -363,9 +367,12 @@ class Dispatcher:
         self._pace.took(finished - running.started)
         claim = running.claim
         linked = self._executor.linked(claim)
-        if running.settled or outcome.kind is OutcomeKind.LOST:
-            steps = [Wake()] if running.settled and linked else []
-            self._completer.tell_woken([*steps, *running.woken])
+        if running.settled:
+            own = Finished(claim, outcome, running.started, finished, None, linked)
+            self._completer.note_own(own, [*([Wake()] if linked else []), *running.woken])
+            return
+        if outcome.kind is OutcomeKind.LOST:
+            self._completer.tell_woken(running.woken)
             return
         follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))

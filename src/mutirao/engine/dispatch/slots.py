@@ -14,6 +14,7 @@ from math import inf
 from typing import Protocol
 
 from mutirao.engine.calls.threads import Threads
+from mutirao.ports.measurements import WorkerLoad
 
 NEWEST_WEIGHT = 0.05  # weight of the newest duration in the running mean
 STALL_SECONDS = 0.5  # seconds without a start after which waiting jobs are released
@@ -77,6 +78,10 @@ class Sharer(Protocol):
         """Leave the slots to others, if it has no job."""
         ...
 
+    def load(self) -> tuple[int, int]:
+        """Return how many jobs wait for a slot, and how many are unsettled. From any thread."""
+        ...
+
     def holds_suspect(self) -> bool:
         """Return whether it has a job with which workers were lost before."""
         ...
@@ -124,6 +129,13 @@ class Slots:
     def stuck(self) -> int:
         """The number of slots lost to handlers that were given up."""
         return self.threads.stuck + self.abandoned
+
+    def load(self, beat_age: float | None) -> WorkerLoad:
+        """Return what there is to do now; `beat_age`: since the last heartbeat. From any thread."""
+        members = [each.load() for each in list(self._members)]
+        waiting, unsettled = sum(each[0] for each in members), sum(each[1] for each in members)
+        running = self.taken + self._lent
+        return WorkerLoad(self._number, running, waiting, unsettled, self.stuck, beat_age)
 
     @property
     def pumping(self) -> bool:

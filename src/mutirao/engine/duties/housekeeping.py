@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mutirao.engine.loops import LoopHealth, LoopRetry, forever
+from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log
@@ -40,9 +41,13 @@ class Housekeeping:
     """The duties themselves. Each does a part of its work and returns whether there is more."""
 
     def __init__(
-        self, store: Store, settings: WorkerSettings, may_judge_others: Callable[[], bool]
+        self,
+        store: Store,
+        settings: WorkerSettings,
+        may_judge_others: Callable[[], bool],
+        listeners: Listeners | None = None,
     ) -> None:
-        self._store, self._settings = store, settings
+        self._store, self._settings, self._listeners = store, settings, listeners
         self._may_judge_others = may_judge_others
 
     def duties(self) -> list[Duty]:
@@ -90,6 +95,8 @@ class Housekeeping:
         if rescued:
             ids = ", ".join(str(id) for id, _ in rescued[:MAX_IDS_PER_LOG_LINE])
             log.warning("rescued %s jobs of vanished workers: %s", len(rescued), ids)
+            if self._listeners is not None:
+                self._listeners.rescued(len(rescued))
         return False
 
     async def prune(self, now: datetime | None = None) -> bool:

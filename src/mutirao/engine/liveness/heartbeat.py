@@ -172,6 +172,10 @@ class Heartbeat:
         """Wait until beating has ended; raise the error that ended it, if any."""
         await asyncio.shield(asyncio.wrap_future(self._ended))
 
+    def age(self) -> float:
+        """Return the seconds since the last beat was written. From any thread."""
+        return monotonic() - self._last
+
     def may_judge_others(self) -> bool:
         """Return whether this worker may consider others gone.
 

@@ -13,6 +13,7 @@ from time import monotonic
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
+from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.one_by_one import Fail, OneByOne, is_splittable
 from mutirao.engine.worker_row import WorkerRow
@@ -33,6 +34,7 @@ class Completer:
         row: the worker's.
         fail: yields what may be written instead of an attempt whose outcome is refused.
         pulse: receives a sign of life from the loop.
+        listeners: what measures the worker, if anything does.
 
     Attributes:
         on_waiting: called when a job waits again.
@@ -51,7 +53,9 @@ class Completer:
         settings: WorkerSettings,
         fail: Fail,
         pulse: LoopHealth,
+        listeners: Listeners | None = None,
     ) -> None:
+        self._listeners = listeners
         self._row, self._store, self._settings = row, row.store, settings
         self._pulse = pulse
         self.on_waiting = self.on_written = self.on_woken = _nobody
@@ -91,6 +95,12 @@ class Completer:
         """Report that blocked jobs returned to these lanes."""
         for wake in woken:
             self.on_woken(wake)
+
+    def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
+        """Take an attempt that its own transaction has settled; report the lanes that it woke."""
+        if self._listeners is not None:
+            self._listeners.written([finished])
+        self.tell_woken(woken)
 
     def close(self) -> None:
         """Make `run` end when everything is written."""
@@ -169,7 +179,7 @@ class Completer:
 
     async def _write(self, batch: list[Finished]) -> set[int]:
         now = monotonic()
-        return await self._store.settle(
+        settled = await self._store.settle(
             self._row.id,
             [
                 Settlement(
@@ -185,6 +195,9 @@ class Completer:
                 for f in batch
             ],
         )
+        if self._listeners is not None:
+            self._listeners.settled(len(batch), monotonic() - now)
+        return settled
 
     def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         if any(each.linked and each.outcome.kind.final for each in batch):
@@ -197,3 +210,8 @@ class Completer:
                     self.on_waiting(claim, outcome)
             else:
                 attempt_log.dropped(claim, outcome)
+        if self._listeners is not None:
+            written = [each for each in batch if each.claim.id in settled or unsure]
+            self._listeners.written(written)
+            if dropped := len(batch) - len(written):
+                self._listeners.fenced(dropped)

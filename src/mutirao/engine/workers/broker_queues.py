@@ -252,7 +252,7 @@ class BrokerWorker(Service):
         context = AttemptContext(log=self._job_log, defaults=self.settings.defaults.defaults())
         executor = Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
         tasks = code.tasks if served is None else {*served}
-        return Handlers(tasks, executor, shared.slots, refuse_to_begin)
+        return Handlers(tasks, executor, shared.slots, refuse_to_begin, code.listeners)
 
     def _heralds(self) -> Iterator[tuple[VersionAnnouncer, str]]:
         if self.settings.app_version is None:

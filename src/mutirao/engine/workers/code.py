@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from mutirao.engine.measuring import Listeners
 from mutirao.model.limits.limits import Rule
 from mutirao.model.schedules.schedule import Schedule
 from mutirao.tasks.around.middleware import AttemptMiddleware
@@ -19,6 +20,7 @@ class Code:
         schedules: returns those that workers of the database run, or raises if one is wrong.
         limits: returns them, or raises if one is wrong.
         version: that of this package.
+        listeners: what measures its workers; None: nothing does.
     """
 
     tasks: Mapping[str, Task[..., Any]]
@@ -26,3 +28,4 @@ class Code:
     schedules: Callable[[], Sequence[Schedule]] = tuple
     limits: Callable[[], Sequence[Rule]] = tuple
     version: str = ""
+    listeners: Listeners | None = None

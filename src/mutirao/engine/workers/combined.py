@@ -41,6 +41,9 @@ class CombinedWorker(Service):
         ages, unmended = worker.ages | carrying.ages, worker.unmended + carrying.unmended
         return replace(worker, alive=bad.alive, reason=bad.reason, ages=ages, unmended=unmended)
 
+    def _beat_age(self) -> float | None:
+        return self._both[0]._beat_age()
+
     def _pulses(self) -> Sequence[LoopHealth]:
         return [pulse for each in self._both for pulse in each._pulses()]
 

@@ -76,7 +76,8 @@ class Worker(Service):
         self._job_log = attempts_log(settings, queues.transports)
         executor, shared = self._make_executor(home), self._shared
         pulse = self._loops.pulse("completer")
-        self._completer = Completer(self._row, settings, executor.alternatives, pulse)
+        listeners = code.listeners
+        self._completer = Completer(self._row, settings, executor.alternatives, pulse, listeners)
         with working_as(self._row):  # as all attempts then say
             self._dispatcher = Dispatcher(
                 settings, executor, self._completer, shared.slots, self._begin
@@ -91,6 +92,7 @@ class Worker(Service):
             self._loops.pulse("producer"),
             queues.transports,
         )
+        self._producer.listeners = listeners
         self._completer.on_waiting = self._producer.expect
         self._completer.on_woken = self._producer.wake
         self._completer.on_written = self._dispatcher.notify_if_room
@@ -118,6 +120,9 @@ class Worker(Service):
 
     def _unmended(self) -> Sequence[str]:
         return self._carried.unmended()
+
+    def _beat_age(self) -> float | None:
+        return None if self._heartbeat is None else self._heartbeat.age()
 
     async def _start(self) -> None:
         with working_as(self._row):
@@ -164,7 +169,8 @@ class Worker(Service):
         if superseding.rules:
             pulse = loops.pulse("supersede", DUTY_TURN_LIMIT)
             loops.spawn("supersede", superseding.run(pulse, longest))
-        for duty in Housekeeping(self._store, settings, heartbeat.may_judge_others).duties():
+        may_judge, listeners = heartbeat.may_judge_others, self._code.listeners
+        for duty in Housekeeping(self._store, settings, may_judge, listeners).duties():
             pulse = loops.pulse(duty.name, DUTY_TURN_LIMIT)
             loops.spawn(duty.name, keep(self._row, duty, pulse, longest, house))
         if settings.app_version is not None:

@@ -119,6 +119,10 @@ class Fleet(Service):
     def _pulses(self) -> Sequence[LoopHealth]:
         return [self._pulse]
 
+    def _beat_age(self) -> float | None:
+        ages = [each.beat_age() for each in list(self._members.values())]
+        return max((age for age in ages if age is not None), default=None)
+
     async def _look(self) -> None:
         """Ask for the list every heartbeat, forever."""
         while True:
@@ -240,6 +244,11 @@ class _Member:
         """Return the seconds since the last turn of each loop."""
         worker = self._worker
         return {} if worker is None else worker.health().ages
+
+    def beat_age(self) -> float | None:
+        """Return the seconds since its last heartbeat; None: it is not served."""
+        worker = self._worker
+        return None if worker is None else worker.load().beat_age
 
     async def run(self) -> None:
         """Serve until it is left."""

@@ -9,8 +9,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from mutirao.engine.loops import Health, LoopHealth
+from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.shared import Shared
+from mutirao.ports.measurements import WorkerCondition, WorkerLoad
 
 
 class Service(ABC):
@@ -25,6 +27,8 @@ class Service(ABC):
         ended: set once it has stopped, or failed.
         outdated: set once a newer version of the application serves all that it serves.
         on_blocked: called in another thread when the event loop is lost for good.
+        listeners: what measures it as a whole; None: nothing does, or it is a part of another.
+        served: the queues, and the (queue, task), that it is known to serve.
     """
 
     def __init__(self, settings: WorkerSettings, shared: Shared) -> None:
@@ -33,6 +37,8 @@ class Service(ABC):
         self.failed, self.ended = asyncio.Event(), asyncio.Event()
         self.outdated = shared.deploys.outdated
         self.on_blocked: Callable[[], None] | None = None
+        self.listeners: Listeners | None = None
+        self.served: tuple[Sequence[str], Sequence[tuple[str, str]]] = (), ()
         self._hurried = asyncio.Event()  # running handlers get no more time
         self._started = False
         self._stopping: asyncio.Task[None] | None = None
@@ -40,7 +46,13 @@ class Service(ABC):
     async def start(self) -> None:
         """Begin to claim; raise if it cannot, and then nothing was started."""
         if not (self._started or self.ended.is_set()):
-            await self._start()
+            if self.listeners is not None:
+                self.listeners.begin(self)
+            try:
+                await self._start()
+            except BaseException:
+                self._tell_end()
+                raise
             self._started = True
 
     @abstractmethod
@@ -70,14 +82,20 @@ class Service(ABC):
         hears, unmended = (self._hears(), tuple(self._unmended())) if works else (None, ())
         return Health(reason is None, reason, ages, self._shared.slots.stuck, hears, unmended)
 
-    def lives(self) -> bool:
-        """Return whether its loops turn, for whoever ends it if not; those of one that stops end.
+    def load(self) -> WorkerLoad:
+        """Return what it has to do now. May be called from any thread."""
+        return self._shared.slots.load(self._beat_age())
 
-        Called in the event loop, which is a sign of life in itself.
+    def condition(self) -> WorkerCondition:
+        """Return what a probe is to be told. May be called from any thread.
+
+        One that starts or stops is live, and not ready.
         """
-        if self._stopping is not None:
-            return True
-        return self.failure is None and not any(pulse.hangs() for pulse in self._pulses())
+        health = self.health()
+        settled = self._started and self._stopping is None
+        hangs = settled and any(pulse.hangs() for pulse in self._pulses())
+        live = self.failure is None and not hangs
+        return WorkerCondition(live, health.alive, health.reason)
 
     def _why_not(self) -> str | None:
         if self.failure is not None:
@@ -88,6 +106,10 @@ class Service(ABC):
             return "it has not been started"
         hanging = [pulse.name for pulse in self._pulses() if pulse.hangs()]
         return f"no turn of {', '.join(hanging)}" if hanging else None
+
+    def _beat_age(self) -> float | None:
+        """Return the seconds since its last heartbeat; None: it has none."""
+        return None
 
     @abstractmethod
     async def _start(self) -> None:
@@ -129,4 +151,9 @@ class Service(ABC):
 
     async def _stop_and_end(self, grace: float) -> None:
         await self._stop(grace)
+        self._tell_end()
         self.ended.set()
+
+    def _tell_end(self) -> None:
+        if self.listeners is not None:
+            self.listeners.end(self)

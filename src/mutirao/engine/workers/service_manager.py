@@ -66,7 +66,7 @@ class ServiceManager:
         """
         if not self._address:
             return
-        living = asyncio.create_task(self.live(worker.lives))
+        living = asyncio.create_task(self.live(lambda: worker.condition().live))
         try:
             await worker.first_claim()
             self.tell(READY)

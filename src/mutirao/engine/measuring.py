@@ -1,0 +1,107 @@
+"""Reports to those who measure a worker, whatever they raise.
+
+A part of the engine that has something to report holds a `Listeners`, or None where nobody listens.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from math import inf
+from time import monotonic, time
+
+from mutirao.engine.calls.attempt import Finished
+from mutirao.log import log
+from mutirao.ports.measurements import EndedAttempt, MeasuredWorker, Measurements
+
+SAY_EVERY = 60.0  # seconds between lines about a listener that fails
+
+
+class Listeners:
+    """All listeners of a worker as one `Measurements`: none keeps another, or the worker, back."""
+
+    def __init__(self, listeners: Iterable[Measurements]) -> None:
+        self._listeners = tuple(listeners)
+        self._begun: list[Measurements] = []
+        self._said_at = -inf
+
+    def begin(self, worker: MeasuredWorker) -> None:
+        """Begin with each. Raises what one raises, and then none has begun."""
+        try:
+            for each in self._listeners:
+                each.begin(worker)
+                self._begun.append(each)
+        except BaseException:
+            self.end(worker)
+            raise
+
+    def end(self, worker: MeasuredWorker) -> None:
+        """End with those that have begun."""
+        begun, self._begun = self._begun, []
+        for each in begun:
+            self._tell(each.end, worker)
+
+    def claimed(self, jobs: int, seconds: float) -> None:
+        """Report a claim."""
+        for each in self._listeners:
+            self._tell(each.claimed, jobs, seconds)
+
+    def settled(self, jobs: int, seconds: float) -> None:
+        """Report a settlement."""
+        for each in self._listeners:
+            self._tell(each.settled, jobs, seconds)
+
+    def ended(self, attempts: Sequence[EndedAttempt]) -> None:
+        """Report attempts whose outcomes are written."""
+        for each in self._listeners:
+            self._tell(each.ended, attempts)
+
+    def fenced(self, jobs: int) -> None:
+        """Report attempts whose outcomes were dropped."""
+        for each in self._listeners:
+            self._tell(each.fenced, jobs)
+
+    def rescued(self, jobs: int) -> None:
+        """Report jobs that were given back."""
+        for each in self._listeners:
+            self._tell(each.rescued, jobs)
+
+    def written(self, finished: Sequence[Finished]) -> None:
+        """Report attempts whose outcomes are written, as the engine has them."""
+        if finished:
+            self._tell(self._written, finished)
+
+    def _written(self, finished: Sequence[Finished]) -> None:
+        self.ended(ended_attempts(finished))
+
+    def _tell(self, method: Callable[..., None], *values: object) -> None:
+        try:
+            method(*values)
+        except Exception:  # noqa: BLE001 (logged; a listener ends nothing)
+            if monotonic() >= self._said_at + SAY_EVERY:
+                self._said_at = monotonic()
+                log.exception("a listener of measurements failed; jobs go on")
+
+
+def heard(listeners: Iterable[Measurements]) -> Listeners | None:
+    """Return listeners as one; None: there are none."""
+    found = tuple(listeners)
+    return Listeners(found) if found else None
+
+
+def ended_attempts(finished: Sequence[Finished]) -> list[EndedAttempt]:
+    """Return attempts as listeners have them."""
+    ahead = time() - monotonic()
+    return [_ended(each, each.started + ahead) for each in finished]
+
+
+def _ended(finished: Finished, started: float) -> EndedAttempt:
+    """`started`: by this machine's clock, in seconds since 1970."""
+    claim, outcome = finished.claim, finished.outcome
+    due = max(claim.run_at, claim.enqueued_at).timestamp()
+    return EndedAttempt(
+        claim.queue,
+        claim.task,
+        outcome.kind,
+        claim.attempt,
+        max(0.0, started - due),
+        max(0.0, finished.finished - finished.started),
+        outcome.error_type,
+    )
