@@ -45,6 +45,7 @@ _COMMANDS = {
     "list": ("jobs", "list_"),
     "migrate": ("schema", "migrate"),
     "pause": ("limits", "pause"),
+    "probe": ("probing.probe", "probe"),
     "prune": ("care", "prune"),
     "publish": ("topics", "publish"),
     "redrive": ("jobs", "redrive"),
