@@ -124,10 +124,8 @@ def test_from_the_example_to_a_scraped_worker(
                 return counted in answer.read().decode()
 
         wait_until(scraped, deadline=DEADLINE)
-    with (
-        image.running(services["web"]["command"]),
-        image.running(services["hub"]["command"]) as hub,
-    ):
+    runs = [image.running(services[name]["command"]) for name in ("web", "hub")]
+    with runs[0] as web, runs[1] as hub:
         image.line(hub, "the hub listens at")
         image.line(web, "dashboard at http")
         wait_until(lambda: image.probe(*asked[1:]) == 0, deadline=DEADLINE)
