@@ -20,6 +20,8 @@ from statistics import median
 from tempfile import TemporaryDirectory
 from time import monotonic
 
+from sqlalchemy import make_url
+
 from benchmarks.figures import Figures
 from benchmarks.ground import ground
 
@@ -43,6 +45,17 @@ with create_engine(os.environ["URL"]).connect() as connection:
     print("ready", flush=True)
     input()
 """
+_ASYNCHRONOUS = """
+import asyncio, os
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import create_async_engine
+async def main():
+    async with create_async_engine(os.environ["URL"]).connect() as connection:
+        await connection.execute(text("SELECT 1"))
+        print("ready", flush=True)
+        input()
+asyncio.run(main())
+"""
 _CELERY = "from celery import Celery\napp = Celery(broker='memory://')\n"
 _HUEY = "from huey import SqliteHuey\nhuey = SqliteHuey(filename='huey.db')\n"
 
@@ -62,10 +75,12 @@ class Candidate:
     needs: str = "mutirao"
 
 
+_WITH_ASYNCIO = "SQLAlchemy connected, asyncio"
 CANDIDATES = (
     Candidate("import sqlalchemy", ("-c", f"import sqlalchemy{_WAIT}"), "ready"),
     Candidate("import mutirao", ("-c", f"import mutirao{_WAIT}"), "ready"),
     Candidate("SQLAlchemy connected", ("-c", _BARE), "ready"),
+    Candidate(_WITH_ASYNCIO, ("-c", _ASYNCHRONOUS), "ready"),
     Candidate("mutirao worker", ("-m", "mutirao", "worker", "start_shop:app"), None),
     Candidate(
         "celery worker, solo",
@@ -108,9 +123,10 @@ class Start:
         found["import, CPU, times SQLAlchemy's"] = self._ratio(
             "import mutirao", "import sqlalchemy", lambda each: each.cpu
         )
-        found["worker, memory, times SQLAlchemy's"] = self._ratio(
-            "mutirao worker", "SQLAlchemy connected", lambda each: each.memory
-        )
+        for bare in ("SQLAlchemy connected", _WITH_ASYNCIO):
+            if bare in self.started:
+                name = f"worker, memory, times {bare}"
+                found[name] = self._ratio("mutirao worker", bare, lambda each: each.memory)
         return found
 
     def _ratio(self, ours: str, theirs: str, of: Callable[[Started], float]) -> float:
@@ -134,7 +150,9 @@ async def start(url: str, *, rounds: int = 5) -> Start:
 
 
 def _rounds(url: str, rounds: int) -> Start:
-    here = [each for each in CANDIDATES if find_spec(each.needs)]
+    both = make_url(url).drivername == "postgresql+psycopg"  # one driver for both
+    fit = [each for each in CANDIDATES if both or each.name != _WITH_ASYNCIO]
+    here = [each for each in fit if find_spec(each.needs)]
     found: dict[str, list[Started]] = defaultdict(list)
     with TemporaryDirectory() as directory:
         for name, code in (("shop", _SHOP), ("celery", _CELERY), ("huey", _HUEY)):
@@ -142,7 +160,7 @@ def _rounds(url: str, rounds: int) -> Start:
         for _ in range(rounds):
             for each in here:
                 found[each.name].append(_start(each, url, directory))
-    missing = [each.needs for each in CANDIDATES if each not in here]
+    missing = [each.needs for each in fit if each not in here]
     return Start(started=found, missing=missing)
 
 
