@@ -2,7 +2,7 @@
 
 That stands in context variables, which go along into the threads and tasks of a handler: the
 worker, the database, the job and the trace. `fields` returns it; filters and formatters of
-`mutirao.telemetry.logs` put it on records. To note the job of an attempt takes 50 ns, and is done
+`mutirao.telemetry.logs` put it on records. To note the job of an attempt takes 0.1 µs, and is done
 for each; nothing else is done for records that nobody makes.
 """
 
@@ -108,6 +108,16 @@ def working_as(worker: Identified) -> Iterator[None]:
         yield
     finally:
         _worker.reset(before)
+
+
+@contextmanager
+def naming_job(claim: "Claim") -> Iterator[None]:
+    """Have the records of the block say of which job they are, and those after it as before."""
+    before = _job.set(claim)
+    try:
+        yield
+    finally:
+        _job.reset(before)
 
 
 def fields(claim: "Claim | None" = None) -> dict[str, Any]:
