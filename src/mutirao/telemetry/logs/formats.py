@@ -21,8 +21,8 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 _FIRST = ("time", "level", "event", "logger", "message")
 _LAST = ("error", "traceback")
 _RESERVED = frozenset((*_FIRST, *_LAST))
-# In a line for people the message says these.
-_SAID = frozenset(("event", "error"))
+# In a line for people the message says these, or the process is known.
+_SAID = frozenset(("event", "error", "worker"))
 _UNPLAIN = re.compile(r'[\s"=\[\]]')  # what would end a field, or begin another one
 _UNNAMED = re.compile(r"[^\w.-]")  # what the name of a field cannot have
 
