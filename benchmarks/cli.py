@@ -31,6 +31,7 @@ from benchmarks.pinned import pinned
 from benchmarks.plot import check, plot_backlog, plot_pinned
 from benchmarks.publish import TOLD, publish
 from benchmarks.schedules import DUE, WORKERS, schedules
+from benchmarks.start import start
 from benchmarks.sustained import sustained
 from benchmarks.telemetry import telemetry
 from benchmarks.transactions import transactions
@@ -281,6 +282,12 @@ def _fair(**given: Any) -> None:
 def _idle(**given: Any) -> None:
     """Watch a worker that has nothing to do."""
     _run(idle, **given)
+
+
+@_work("start", option("--rounds", type=_AT_LEAST_1, default=5, help="Of all, in turns."))
+def _start(**given: Any) -> None:
+    """Tell what importing and starting a worker takes, beside SQLAlchemy, Celery and huey."""
+    _run(start, **given)
 
 
 @_work("memory", option("--jobs", type=_AT_LEAST_1, default=1_000_000, help="How many."), _payload)

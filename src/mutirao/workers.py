@@ -1,4 +1,10 @@
-"""The workers of an application, and the databases that they serve: what `Mutirao` has of it."""
+"""The workers of an application, and the databases that they serve: what `Mutirao` has of it.
+
+The engine is imported when a worker is made: programs that only enqueue need none of it, and a
+worker without brokers, or of one database, nothing of these.
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
@@ -11,19 +17,6 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.engine.brokers.carried import CarriedQueues, check_together
-from mutirao.engine.measuring import Listeners, heard
-from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
-from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker, served_alone
-from mutirao.engine.workers.checks import check_tasks, refuse_patched
-from mutirao.engine.workers.code import Code
-from mutirao.engine.workers.combined import CombinedWorker
-from mutirao.engine.workers.database import Worker
-from mutirao.engine.workers.embedded import EmbeddedWorker
-from mutirao.engine.workers.fleet import Fleet
-from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.process import run
-from mutirao.engine.workers.shared import Shared
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.hub.protocol import Serves
 from mutirao.model.brokers.foreign import Decode
@@ -47,6 +40,16 @@ from mutirao.tasks.task import Task
 from mutirao.tasks.topics.topics import TopicApp
 
 if TYPE_CHECKING:
+    from dataclasses import Field
+
+    from mutirao.engine.brokers.carried import CarriedQueues
+    from mutirao.engine.measuring import Listeners
+    from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
+    from mutirao.engine.workers.broker_queues import BrokerWorker
+    from mutirao.engine.workers.database import Worker
+    from mutirao.engine.workers.embedded import EmbeddedWorker
+    from mutirao.engine.workers.lifecycle import Service
+    from mutirao.engine.workers.shared import Shared
     from mutirao.webhooks.deliveries import Deliveries
 
 Provider = TypeVar("Provider", bound=Callable[..., Any])
@@ -54,8 +57,6 @@ Provider = TypeVar("Provider", bound=Callable[..., Any])
 EXIT_WHEN_STUCK = 30.0  # seconds; for a worker that is the whole process
 TENANT_EXPIRY = 300.0  # seconds for which it is remembered where a tenant's database is
 KEPT_OF_EACH = 2  # connections of a kind that are kept of each database, where there are several
-# For the command line, which makes options of them.
-SETTINGS, RELAY_SETTINGS = fields(WorkerSettings), tuple(RelayTerms.__annotations__)
 CONNECTIONS_BESIDE_HANDLERS = 4  # for claiming, settling and housekeeping, and a spare one
 
 
@@ -175,6 +176,9 @@ class Workers:
         Raises:
             ConfigurationError: `queues` is a text instead of a list.
         """
+        from mutirao.engine.settings import WorkerSettings
+        from mutirao.engine.workers.embedded import EmbeddedWorker
+
         chosen = WorkerSettings.of(settings)
         return EmbeddedWorker(lambda: self._make_worker(chosen))
 
@@ -187,6 +191,9 @@ class Workers:
         not end within `grace` plus 15 seconds. 8: it could start no child process, or no thread,
         for handlers.
         """
+        from mutirao.engine.settings import WorkerSettings
+        from mutirao.engine.workers.process import run
+
         chosen = WorkerSettings.of({"exit_when_stuck": EXIT_WHEN_STUCK, **settings})
         return run(lambda: self._make_worker(chosen))
 
@@ -207,6 +214,8 @@ class Workers:
         Raises:
             ConfigurationError: a queue is not carried, or none is; a setting is out of range.
         """
+        from mutirao.engine.workers.embedded import EmbeddedWorker
+
         chosen = self._relay_settings(together, settings)
         return EmbeddedWorker(lambda: self._make_relay(chosen, together))
 
@@ -215,6 +224,8 @@ class Workers:
 
         The statuses are those of `run_worker`; the parameters are those of `relay`.
         """
+        from mutirao.engine.workers.process import run
+
         chosen = self._relay_settings(together, settings)
         return run(lambda: self._make_relay(chosen, together))
 
@@ -231,12 +242,21 @@ class Workers:
         return Home(told, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Service:
+        from mutirao.engine.measuring import heard
+        from mutirao.engine.workers.checks import refuse_patched
+
         refuse_patched()
         listeners = heard([*self._measured_by, *_ports(settings)])
         return _measured(self._make_unmeasured(settings, listeners), listeners, self._tasks)
 
     def _make_unmeasured(self, settings: WorkerSettings, listeners: Listeners | None) -> Service:
         """Return the worker as a whole; `listeners`: what its parts report to."""
+        if all(each.mode != "alone" for each in self.transports.values()):
+            return self._make_sql_worker(settings, None, listeners)
+        from mutirao.engine.workers.broker_queues import served_alone
+        from mutirao.engine.workers.combined import CombinedWorker
+        from mutirao.engine.workers.shared import Shared
+
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
             raise ConfigurationError(
@@ -258,11 +278,14 @@ class Workers:
 
         A default here would delete what the workers' settings keep.
         """
+        from mutirao.engine.brokers.carried import check_together
+        from mutirao.engine.settings import WorkerSettings
+
         check_together(together)
         kept: WorkerTerms = {"retention": {}}
         kept |= {"keep_hours": None, "keep_inbox": None, "keep_said": None, "keep_audit": None}
         whole = {**terms, **kept, "concurrency": 1}
-        settings = WorkerSettings.of(cast(WorkerTerms, whole))
+        settings = WorkerSettings.of(cast("WorkerTerms", whole))
         carried = self._carried(settings)
         if strange := {*(settings.queues or ())} - carried.keys():
             raise ConfigurationError(
@@ -283,6 +306,9 @@ class Workers:
         shared: Shared | None,
         listeners: Listeners | None,
     ) -> BrokerWorker:
+        from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker
+        from mutirao.engine.workers.code import Code
+
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
         queues = BrokerQueues(carried, self.decoders, kept)
         code = Code(self._tasks, self._around_attempt, listeners=listeners)
@@ -303,6 +329,8 @@ class Workers:
         """Return the worker of the database, or of several; `queues`: if it only relays."""
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
+            from mutirao.engine.workers.fleet import Fleet
+
             make = partial(self._make_member, settings, budget, listeners)
             check, names = partial(self._check, settings), partial(named, budget=budget)
             return Fleet(self._databases, names, make, settings, check)
@@ -313,12 +341,14 @@ class Workers:
             store.engines.limit(budget)
             if notifier is self._notifier:
                 notifier = notifier and store.listener()
-        queues = queues or CarriedQueues(self._carried(settings))
+        queues = queues or self._queues(settings)
         home = self.home(budget=budget)
         return self._worker_of(store, notifier, settings, home, queues, shared, listeners)
 
     def _make_relay(self, settings: WorkerSettings, together: int) -> Service:
-        queues = CarriedQueues(self._carried(settings), True, together)
+        from mutirao.engine.measuring import heard
+
+        queues = self._queues(settings, together)
         listeners = heard(self._measured_by)
         return _measured(self._make_sql_worker(settings, None, listeners, queues), listeners, {})
 
@@ -335,7 +365,7 @@ class Workers:
         store.engines.limit(budget)
         home = self.home(store.engines.given, budget)
         notifier = _of_hub(store, settings) or store.listener()
-        queues = CarriedQueues(self._carried(settings))
+        queues = self._queues(settings)
         return self._worker_of(store, notifier, settings, home, queues, shared, listeners)
 
     def _worker_of(
@@ -348,6 +378,9 @@ class Workers:
         shared: Shared | None,
         listeners: Listeners | None,
     ) -> Worker:
+        from mutirao.engine.workers.code import Code
+        from mutirao.engine.workers.database import Worker
+
         tasks = self._tasks
         limits: Callable[[], Sequence[Rule]] = self.limits.declared
         sending = self._sending(store, settings.webhooks, settings.concurrency)
@@ -372,13 +405,20 @@ class Workers:
 
     def _sending(
         self, store: Store, settings: WebhookSettings | None, slots: int
-    ) -> "Deliveries | None":
+    ) -> Deliveries | None:
         if settings is None:
             return None
         # The only place where its packages are needed, which are an extra.
         from mutirao.webhooks.deliveries import Deliveries
 
         return Deliveries(store, settings, self._signers, slots)
+
+    def _queues(self, settings: WorkerSettings, relayed: int = 0) -> CarriedQueues:
+        """Return the carried queues; `relayed`: in so many doorbells at once, and nothing else."""
+        from mutirao.engine.brokers.carried import CarriedQueues
+
+        carried = self._carried(settings)
+        return CarriedQueues(carried, True, relayed) if relayed else CarriedQueues(carried)
 
     def _carried(self, settings: WorkerSettings) -> dict[str, Transport]:
         """Return the brokers of the carried queues that a worker serves, by queue."""
@@ -393,6 +433,8 @@ class Workers:
 
     def _check(self, settings: WorkerSettings) -> None:
         """Raise if no worker can run what the code declares, whatever the database."""
+        from mutirao.engine.workers.checks import check_tasks
+
         check_tasks(self._tasks, settings.tasks)
         self.schedules.declared()
         self.limits.declared()
@@ -459,3 +501,25 @@ def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
     return store.hub.notifier(
         Serves(settings.queues, settings.exclude_queues or (), settings.tasks), settings.poll
     )
+
+
+if TYPE_CHECKING:
+    from mutirao.engine.workers.service_manager import READY as READY  # for the command line
+    from mutirao.engine.workers.service_manager import STOPPING as STOPPING
+    from mutirao.engine.workers.service_manager import ServiceManager as ServiceManager
+
+    SETTINGS: tuple[Field[Any], ...]
+    RELAY_SETTINGS: tuple[str, ...]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what the command line needs of the engine, once it asks."""
+    if name in ("SETTINGS", "RELAY_SETTINGS"):  # of which it makes options
+        from mutirao.engine.settings import RelayTerms, WorkerSettings
+
+        return fields(WorkerSettings) if name == "SETTINGS" else (*RelayTerms.__annotations__,)
+    if name in ("READY", "STOPPING", "ServiceManager"):
+        from mutirao.engine.workers import service_manager
+
+        return getattr(service_manager, name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -118,6 +118,25 @@ def find_prometheus() -> Path:
     return _found(_prometheus, "prometheus", PrometheusNotFound, "Prometheus is missing.")
 
 
+class SystemdNotFound(Exception):
+    """There is no systemd-analyze, and it cannot be installed."""
+
+
+def systemd_analyze() -> Path:
+    """Return the program that checks units, installing it on Debian; it starts nothing.
+
+    Raises:
+        SystemdNotFound: there is none; the message says how to install it.
+    """
+    return _found(_systemd, "systemd", SystemdNotFound, "systemd-analyze is missing.")
+
+
+def _systemd() -> Iterator[Path]:
+    found = shutil.which("systemd-analyze")
+    if found is not None:
+        yield Path(found)
+
+
 def _found(
     look: Callable[[], Iterator[Path]], package: str, missing: type[Exception], why: str
 ) -> Path:

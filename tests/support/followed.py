@@ -34,6 +34,7 @@ FOLLOWED = [
     "docs/from/procrastinate.md",
     "docs/from/rq.md",
     "docs/limits.md",
+    "docs/logs.md",
     "docs/outbox.md",
     "docs/rabbitmq.md",
     "docs/graphs.md",

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import re
 import sys
 from typing import Any
 
@@ -11,8 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.cli.logs import JsonFormatter, TextFormatter, configure
+from mutirao.cli.logs import configure
 from mutirao.cli.output import say
+from mutirao.log import log
+from mutirao.model.brokers.message import MessageId
+from mutirao.telemetry.logs import JsonFormatter, LineHandler, LogfmtFormatter, TextFormatter
 
 FIELDS: dict[str, Any] = {
     "job": 7,
@@ -20,7 +25,7 @@ FIELDS: dict[str, Any] = {
     "queue": "mail",
     "attempt": 2,
     "run": 3,
-    "duration": 0.01234,
+    "ms": 12.341,
 }
 
 
@@ -50,7 +55,7 @@ def record(*, error: bool = False, **extra: Any) -> logging.LogRecord:
 def test_debug_is_ours_alone(level: str, ours: int, others: int) -> None:
     """At DEBUG botocore logs the bodies of messages, in which arguments stand."""
     root, own = logging.getLogger(), logging.getLogger("mutirao")
-    before = (root.level, own.level, list(root.handlers))
+    before = (root.level, own.level, list(root.handlers), log.of_children)
     try:
         configure("text", level)
         effective = logging.getLogger("botocore.endpoint").getEffectiveLevel()
@@ -58,14 +63,14 @@ def test_debug_is_ours_alone(level: str, ours: int, others: int) -> None:
     finally:
         root.setLevel(before[0])
         own.setLevel(before[1])
-        root.handlers = before[2]
+        root.handlers, log.of_children = before[2:]
 
 
 def test_text() -> None:
     """Time, level, logger, message, fields."""
     assert TextFormatter().format(record(**FIELDS)) == (
         "2023-11-14T22:13:20.250Z INFO    mutirao: job 7 ended"
-        " [job=7 task=send queue=mail attempt=2 run=3 duration=0.012]"
+        " [job=7 task=send queue=mail attempt=2 run=3 ms=12.341]"
     )
     assert TextFormatter().format(record()).endswith("mutirao: job 7 ended")
 
@@ -77,10 +82,50 @@ def test_json() -> None:
     assert json.loads(line) == {
         "time": "2023-11-14T22:13:20.250Z",
         "level": "INFO",
+        "event": "log",
         "logger": "mutirao",
         "message": "job 7 ended",
         **FIELDS,
     }
+
+
+def test_json_of_an_event() -> None:
+    """What happened has a name, an error is one line, and an id is as people write it."""
+    id = MessageId.of("0190c4d0b7a37e2e8f6a2f6d5b0c1d2e")
+    made = record(error=True, event="attempt.ended", job=id)
+    found = json.loads(JsonFormatter().format(made))
+    assert (found["event"], found["job"]) == ("attempt.ended", str(id))
+    assert found["error"] == "ValueError: no such order"
+    assert found["traceback"].startswith("Traceback (most recent call last)")
+
+
+@pytest.mark.parametrize("formatter", [JsonFormatter(), LogfmtFormatter()])
+def test_nothing_takes_the_place_of_a_stable_field(formatter: logging.Formatter) -> None:
+    """A handler's own fields of those names get an underscore."""
+    made = record(time="never", level="FATAL", logger="me", traceback="x")
+    found = formatter.format(made)
+    told = json.loads(found) if found[0] == "{" else logfmt(found)
+    assert told["time"].startswith("2023-")
+    assert (told["level"], told["level_"], told["logger"]) == ("INFO", "FATAL", "mutirao")
+
+
+def test_logfmt() -> None:
+    """The same fields; what is no plain word is quoted, and an object is JSON."""
+    line = LogfmtFormatter().format(record(**FIELDS, tenant="", of={"a": [1]}, late=None))
+    assert line == (
+        'time=2023-11-14T22:13:20.250Z level=INFO event=log logger=mutirao message="job 7 ended"'
+        " job=7 task=send queue=mail attempt=2 run=3 ms=12.341"
+        r' tenant="" of="{\"a\": [1]}" late=null'
+    )
+
+
+def test_json_of_no_number() -> None:
+    """NaN and infinities are no JSON, which a reader would refuse with the whole line."""
+    circle: list[Any] = []
+    circle.append(circle)
+    made = record(rate=float("nan"), told={"of": float("-inf"), (1, 2): "x"}, circle=circle)
+    found = json.loads(JsonFormatter().format(made), parse_constant=pytest.fail)
+    assert (found["rate"], found["told"]) == ("nan", {"of": "-inf", "(1, 2)": "x"})
 
 
 def test_json_of_half_a_character() -> None:
@@ -94,7 +139,7 @@ def test_json_of_what_json_does_not_know() -> None:
     assert json.loads(JsonFormatter().format(record(path=object)))["path"] == str(object)
 
 
-@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter()])
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter(), LogfmtFormatter()])
 def test_an_error_keeps_its_traceback(formatter: logging.Formatter) -> None:
     """It is there, and in JSON on the same line."""
     said = formatter.format(record(error=True))
@@ -144,13 +189,53 @@ def test_an_error_forges_no_line() -> None:
     assert more[-1].startswith("  2026-11-27T00:00:00.000Z CRITICAL mutirao: forged\\r\\x1b")
 
 
-@given(st.text())
-def test_text_of_any_kind(text: str) -> None:
-    """A record is one line, whatever it says."""
+@given(st.text(), st.text(min_size=1))
+def test_text_of_any_kind(text: str, name: str) -> None:
+    """A record is one line in each format, whatever it says, and machines read the same in it."""
     made = record(task=text)
-    made.msg, made.args = "%s", (text,)
+    made.msg, made.args, made.name = "%s", (text,), text
+    vars(made).setdefault(name, text)
     [line] = lines(made)
-    assert line.isprintable()
+    read = JsonFormatter().format(made), LogfmtFormatter().format(made)
+    assert all(each.isprintable() for each in (line, *read))
+    for found in (json.loads(read[0]), logfmt(read[1])):
+        assert (found["message"], found["task"], found["logger"]) == (text, text, text)
+
+
+WORD = re.compile(r'([^\s="]+)=("(?:[^"\\]|\\.)*"|[^\s="]*)(?: |$)')
+
+
+def logfmt(line: str) -> dict[str, Any]:
+    """Read a line as readers of logfmt do: names, and values in quotes as JSON has them."""
+    found, at = {}, 0
+    while at < len(line):
+        word = WORD.match(line, at)
+        assert word, line[at:]
+        value = word[2]
+        found[word[1]] = json.loads(value) if value.startswith('"') else value
+        at = word.end()
+    return found
+
+
+class _Unsayable:
+    def __str__(self) -> str:
+        raise ValueError(NASTY)
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter(), LogfmtFormatter()])
+def test_a_record_that_cannot_be_written(formatter: logging.Formatter) -> None:
+    """It is replaced by a line that says so; `logging` would print a traceback in between."""
+    stream = io.StringIO()
+    handler = LineHandler(formatter, stream)
+    unfit = record()
+    unfit.args = ("seven", 8)
+    handler.handle(unfit)
+    handler.handle(record(of=_Unsayable()))
+    first, second = stream.getvalue().removesuffix("\n").split("\n")
+    assert first.isprintable()
+    assert "a record of mutirao cannot be written: TypeError: not all arguments" in first
+    assert second.isprintable()
+    assert "ValueError" in second
 
 
 def test_a_line_of_a_command(capsys: pytest.CaptureFixture[str]) -> None:

@@ -47,6 +47,7 @@ _COMMANDS = {
     "metrics": ("telemetry.metrics", "metrics"),
     "migrate": ("schema", "migrate"),
     "pause": ("limits", "pause"),
+    "probe": ("probing.probe", "probe"),
     "prune": ("care", "prune"),
     "publish": ("topics", "publish"),
     "redrive": ("jobs", "redrive"),

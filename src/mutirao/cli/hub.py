@@ -46,8 +46,8 @@ def hub(
     An application that is given MUTIRAO_HUB, or hub="tcp://…", tells it of jobs; its workers are
     woken by it. What other programs commit in these databases the hub finds by itself.
     """
-    logs.configure(log_format, log_level)
-    apps = [*map(load_app, targets), *map(Mutirao, databases)]
+    with logs.configured(log_format, log_level):
+        apps = [*map(load_app, targets), *map(Mutirao, databases)]
     asyncio.run(_check(apps))
     run(HubSettings(**settings), [_watched(app) for app in apps])
 

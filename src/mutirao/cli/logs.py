@@ -1,27 +1,29 @@
 """Standard logging on standard error, for people or for machines.
 
-The extra fields of a record (`extra={"job": 7}`) are shown: a worker's records have the job's id,
-task, queue, attempt and run, and the duration in seconds.
+An application that sets up logging itself keeps what it has set up: nothing of ours is added to it.
 """
 
-import json
 import logging
-import re
-import sys
-from datetime import UTC, datetime
-from typing import Any, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Literal
 
-from mutirao.model.display import one_line
+from mutirao.log import log
+from mutirao.telemetry.logs.formats import JsonFormatter, LogfmtFormatter, TextFormatter
+from mutirao.telemetry.logs.handling import LineHandler
 
-Format = Literal["text", "json"]
+Format = Literal["text", "json", "logfmt"]
+FORMATTERS: dict[Format, type[logging.Formatter]] = {
+    "text": TextFormatter,
+    "json": JsonFormatter,
+    "logfmt": LogfmtFormatter,
+}
 _ECHOES = (
     "error when creating transport",
     "Unexpected connection close from remote",
     "Cancelling cause reader exited abnormally",
 )
-INDENT = "  "  # of lines that continue a record
-_UNPLAIN = re.compile(r'[\s"=\[\]]')  # what would end a field, or begin another one
-_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
 def mute_echoes() -> None:
@@ -32,75 +34,62 @@ def mute_echoes() -> None:
 def configure(form: Format, level: str) -> None:
     """Send our records of at least `level` to standard error, one per line, and others' from INFO.
 
-    `debug` is ours alone: at that level botocore, aiormq and others log whole messages, with the
-    arguments of jobs and what requests are signed with.
+    Those of child processes, too. `debug` is ours alone: at that level botocore, aiormq and others
+    log whole messages, with the arguments of jobs and what requests are signed with.
     """
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
+    _use(LineHandler(FORMATTERS[form]()), level)
+    log.of_children = partial(configure, form, level)
+
+
+@contextmanager
+def configured(form: Format, level: str) -> Iterator[None]:
+    """Do so once the application is imported, in this block, unless it sets up logging itself.
+
+    It has done so if there is another handler then, of all records or of ours. What is logged
+    meanwhile, and has no handler, is written like everything later.
+    """
+    handler, last = LineHandler(FORMATTERS[form]()), logging.lastResort
+    handler.setLevel(logging.WARNING)
+    before = _handlers()
+    logging.lastResort = handler
+    try:
+        yield
+    finally:
+        logging.lastResort = last
+    own = [each for each in _handlers() if each not in before]
+    if all(map(_is_of_no_choice, own)):
+        for each in own:
+            logging.getLogger().removeHandler(each)
+        configure(form, level)
+    elif form != "text":
+        log.warning(
+            "the application sets up logging itself, so --log-format %s has no effect; have it use"
+            " a formatter of mutirao.telemetry.logs",
+            form,
+        )
+
+
+def _is_of_no_choice(handler: logging.Handler) -> bool:
+    """Tell whether nobody has chosen a handler: `logging.info` and its like add one by themselves.
+
+    So does `basicConfig` that is given no format.
+    """
+    written = handler.formatter
+    return type(handler) is logging.StreamHandler and (
+        written is not None and written._fmt == logging.BASIC_FORMAT
+    )
+
+
+def _use(handler: logging.Handler, level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
     root.setLevel(max(logging.INFO, logging.getLevelNamesMapping()[level.upper()]))
     logging.getLogger("mutirao").setLevel(level.upper())
 
 
+def _handlers() -> list[logging.Handler]:
+    return [*logging.getLogger().handlers, *logging.getLogger("mutirao").handlers]
+
+
 def _is_no_echo(record: logging.LogRecord) -> bool:
     return not str(record.msg).startswith(_ECHOES)
-
-
-class TextFormatter(logging.Formatter):
-    """A formatter for people: time, level, logger, message, and the fields as name=value.
-
-    Each record begins its own line, and none begins inside of one: what is not printable is
-    escaped, and the lines of a traceback are indented.
-    """
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as one line, followed by the traceback if there is one."""
-        fields = " ".join(f"{name}={_short(value)}" for name, value in _fields(record).items())
-        said = one_line(f"{record.name}: {record.getMessage()}")
-        line = f"{_time(record)} {record.levelname:<7} {said}"
-        trace = "".join(f"\n{INDENT}{one_line(each)}" for each in _trace(self, record).split("\n"))
-        return (f"{line} [{fields}]" if fields else line) + (trace if trace.strip() else "")
-
-
-class JsonFormatter(logging.Formatter):
-    """A formatter of JSON lines: time, level, logger, message, the fields, and the error if any."""
-
-    def format(self, record: logging.LogRecord) -> str:
-        """Return the record as a JSON object."""
-        said: dict[str, Any] = {
-            "time": _time(record),
-            "level": record.levelname,
-            "logger": record.name,
-            "message": record.getMessage(),
-            **_fields(record),
-        }
-        trace = _trace(self, record)
-        if trace:
-            said["error"] = trace
-        line = json.dumps(said, default=str, ensure_ascii=False)
-        # Half a character, which no stream takes, becomes the escape that JSON has for it.
-        return line.encode("utf-8", "backslashreplace").decode()
-
-
-def _fields(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in vars(record).items() if name not in _STANDARD}
-
-
-def _short(value: Any) -> str:
-    if isinstance(value, float):
-        return f"{value:.3f}"
-    text = one_line(str(value))
-    if not _UNPLAIN.search(text):
-        return text
-    quoted = text.replace('"', r"\"")
-    return f'"{quoted}"'
-
-
-def _time(record: logging.LogRecord) -> str:
-    moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
-
-
-def _trace(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    return formatter.formatException(record.exc_info) if record.exc_info else ""

@@ -72,12 +72,38 @@ def _wanted(context: click.Context, parameter: click.Parameter, words: tuple[str
 wanted = click.argument("wanted", metavar="[ID]...|[FILTER]", nargs=-1, callback=_wanted)
 
 
+LOG_FORMAT, LOG_LEVEL, LOG_DEBUG = "MUTIRAO_LOG_FORMAT", "MUTIRAO_LOG_LEVEL", "MUTIRAO_LOG_DEBUG"
+
+
+class _OfAllCommands(click.Option):
+    """An option that has a variable of all commands, after that of the command itself."""
+
+    def __init__(self, *args: Any, otherwise: Callable[[], str | None], **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._otherwise = otherwise
+
+    def resolve_envvar_value(self, ctx: click.Context) -> str | None:
+        """Return what the variables say, or None."""
+        return super().resolve_envvar_value(ctx) or self._otherwise()
+
+
+def _level_of_all() -> str | None:
+    debug = os.environ.get(LOG_DEBUG, "")
+    if debug and click.BOOL.convert(debug, None, None):
+        return "debug"
+    return os.environ.get(LOG_LEVEL)
+
+
 def log_options(command: Command) -> Command:
     """Add the options of what a command that runs for long logs."""
+    levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
     for decorate in reversed((
-        option("--log-format", type=click.Choice(["text", "json"]), default="text"),
-        option("--log-level", default="info",
-               type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)),
+        option("--log-format", type=click.Choice(["text", "json", "logfmt"]), default="text",
+               cls=_OfAllCommands, otherwise=lambda: os.environ.get(LOG_FORMAT),
+               help=f"How lines are written; of all commands: {LOG_FORMAT}."),
+        option("--log-level", default="info", type=levels, cls=_OfAllCommands,
+               otherwise=_level_of_all,
+               help=f"Of all commands: {LOG_LEVEL}, or {LOG_DEBUG}=1 for debug."),
     )):  # fmt: skip
         command = decorate(command)
     return command

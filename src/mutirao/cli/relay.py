@@ -40,5 +40,6 @@ def relay(
     Workers that serve such queues do so as well. Any number of relays may run beside them, or while
     there is no worker: schedules tick, and the jobs of vanished workers are carried again.
     """
-    logs.configure(log_format, log_level)
-    raise click.exceptions.Exit(load_app(target).run_relay(together, **settings))
+    with logs.configured(log_format, log_level):
+        app = load_app(target)
+    raise click.exceptions.Exit(app.run_relay(together, **settings))

@@ -9,6 +9,7 @@ from contextlib import suppress
 from time import monotonic
 
 from mutirao.cli.unfit import STATUSES, VARIABLE, UnfitLine
+from mutirao.workers import READY, STOPPING, ServiceManager
 
 log = logging.getLogger("mutirao")
 
@@ -30,6 +31,8 @@ class Supervisor:
 
     `own`: the words that the command has at one place, from 0, besides.
 
+    Systemd hears of this process, and not of those that it keeps.
+
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
     those that found it unfit. One that is ending is not told again, as it would end at once.
     """
@@ -48,6 +51,7 @@ class Supervisor:
         self._told: set[int] = set()  # pids of running processes that were told to end
         self._signalled = False  # by SIGTERM or SIGINT: another one ends all at once
         self._stopping = asyncio.Event()
+        self._manager = ServiceManager.of_this_process()
         self._version = 0  # of the code: the number of changes
         self._news = asyncio.Event()  # a change, or the end; each change has the next one begin
 
@@ -60,10 +64,12 @@ class Supervisor:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._pass_on, number)
         watching = asyncio.create_task(self._follow())
+        living = asyncio.create_task(self._manager.live(lambda: True))
         try:
             statuses = await asyncio.gather(*(self._keep(place) for place in range(self._count)))
         finally:
             self._stopping.set()
+            living.cancel()
             await watching
         return max(statuses)
 
@@ -123,6 +129,8 @@ class Supervisor:
             line.started()
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
+        if len(self._running) == self._count:
+            self._manager.tell(READY)
         if self._stopping.is_set() or version != self._version:
             self._end(process, signal.SIGTERM)
         try:
@@ -148,6 +156,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._stopping.set()
+        self._manager.tell(STOPPING)
         self._news.set()
         for process in self._running.values():
             self._end(process, number)

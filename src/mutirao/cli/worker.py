@@ -83,10 +83,10 @@ def worker(
     After the first signal no job is claimed; running jobs may finish within --grace, and the others
     are released without costing an attempt.
     """
-    logs.configure(log_format, log_level)
     if settings["app_version"] is not None:  # other applications may share the database or broker
         settings["app_version"] = named(settings["app_version"], target)
     if processes > 1 or reload:
+        logs.configure(log_format, log_level)
         first = settings.pop("metrics_port")
         _check_ports(first, processes)
         command = _command(target, log_format=log_format, log_level=log_level, **settings)
@@ -96,7 +96,8 @@ def worker(
     else:
         ending = UnfitTeller()
         with ending.told():
-            app = load_app(target)
+            with logs.configured(log_format, log_level):
+                app = load_app(target)
             _choose(app, databases)
             status = app.run_worker(**_settings(**settings))
         ending.ends_with(status)

@@ -15,6 +15,7 @@ from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.dispatch.probes import until_done
+from mutirao.log import naming_job
 from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.jobs.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction
@@ -162,9 +163,10 @@ class InlineStore(MemoryStore):
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 
-        attempt_log.started(claim)
-        outcome = await around_attempt(self._middleware, job, perform, judge)
-        attempt_log.ended(claim, outcome, running.started, errors[0] if errors else None)
+        with naming_job(claim):  # the context is the caller's
+            attempt_log.started(claim)
+            outcome = await around_attempt(self._middleware, job, perform, judge)
+            attempt_log.ended(claim, outcome, running.started, errors[0] if errors else None)
         self._settle_one(running, outcome)
         if errors:
             raise errors[0]

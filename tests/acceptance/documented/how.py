@@ -87,6 +87,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make measure.*\bsustained.*", Run("--seconds 2")),
     (r"make measure.*\bidle.*", Run(_IDLE)),
     (r"make measure.*\bmemory.*", Run("--jobs 2000")),
+    (r"make measure.*\bstart\b.*", Run("--rounds 1")),
     (r"make measure.*\btransactions.*", Run("--jobs 100 --runs 1")),
     (r"make measure.*\bfleet.*", Run(f"--workers 1,2 --jobs 10 {_IDLE}")),
     (r"make measure.*\bbacklog.*", Run("--sizes 100,200 --jobs 100 --claims 5 --scheduled 100")),

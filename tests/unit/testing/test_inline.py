@@ -14,6 +14,7 @@ import pytest
 
 from mutirao import Dead, Job, JobState, Outcome, OutcomeKind, Retry, Snooze
 from mutirao.errors import WrongState
+from mutirao.telemetry.logs import job_fields
 from mutirao.testing import inline
 from tests.unit.testing.shop import Address, Broken, Shop
 
@@ -41,6 +42,15 @@ def test_what_has_expired_is_not_run(shop: Shop) -> None:
 
 class TestWhere:
     """Functions and coroutines, enqueued by functions and coroutines."""
+
+    def test_whose_records_they_are(self, shop: Shop) -> None:
+        """Those of the handler are of its job, and those of the caller are not."""
+        seen: list[Any] = []
+        task = shop.task(lambda: seen.append(job_fields()), name="t")
+        with inline(shop.app):
+            task.enqueue()
+        assert [each["task"] for each in seen] == ["t"]
+        assert job_fields() == {}
 
     def test_a_function_by_a_function(self, shop: Shop) -> None:
         """In the caller's thread, where it may use what belongs to that, and no loop runs."""

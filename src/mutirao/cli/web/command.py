@@ -63,7 +63,8 @@ def web(
     tasks there are. Others than this machine can connect only if a password or a token is given, in
     a file or as MUTIRAO_WEB_PASSWORD or MUTIRAO_WEB_TOKEN, or tokens by --tokens-file.
     """
-    logs.configure(log_format, log_level)
+    with logs.configured(log_format, log_level):
+        app = _application(target, database)
     try:
         from mutirao.web import serving  # its packages are needed by nothing else
     except ModuleNotFoundError as missing:
@@ -81,7 +82,7 @@ def web(
         origins=origins,
         redact=redact,
     )
-    serving.serve(_application(target, database), given)
+    serving.serve(app, given)
 
 
 def _application(target: str | None, database: str | None) -> Mutirao:

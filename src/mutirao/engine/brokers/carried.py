@@ -1,13 +1,16 @@
-"""The queues of one worker whose jobs a broker announces: their doorbells, and the relay."""
+"""The queues of one worker whose jobs a broker announces: their doorbells, and the relay.
+
+A worker without such queues imports nothing of doorbells and consumers.
+"""
+
+from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from mutirao.engine.brokers.comparison import comparisons
-from mutirao.engine.brokers.doorbells import Doorbells
 from mutirao.engine.brokers.relay import Backlog, Relay, duty_of
 from mutirao.engine.claiming.producer import Producer
 from mutirao.engine.dispatch.dispatcher import Dispatcher
@@ -19,6 +22,9 @@ from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell
 from mutirao.model.jobs.job import Claim
 from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
+
+if TYPE_CHECKING:
+    from mutirao.engine.brokers.doorbells import Doorbells
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,19 +64,23 @@ class Carried:
         self.answers, self._producer = not queues.relay_only, producer
         self.on_jobs: Callable[[], object] = lambda: None  # called when doorbells have brought jobs
         served = tasks if settings.tasks is None else settings.tasks
-        self._heard: Mapping[str, Doorbells | Backlog]
-        if self.answers:
-            together = partial(_together, dispatcher)
-            self._heard = {
-                queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
-                for queue, transport in transports.items()
-            }
-        else:
+        self._doorbells: Mapping[str, Doorbells] = {}
+        self._heard: Mapping[str, Doorbells | Backlog] = {}
+        if not self.answers:
             together = partial(int, queues.doorbells_per_message)
             self._heard = {
                 queue: Backlog(queue, transport, settings)
                 for queue, transport in transports.items()
             }
+        else:
+            together = partial(_together, dispatcher)
+            if transports:
+                from mutirao.engine.brokers.doorbells import Doorbells
+
+                self._heard = self._doorbells = {
+                    queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
+                    for queue, transport in transports.items()
+                }
         duty = duty_of(transports, apart=queues.relay_only)
         self._relay = Relay(row, transports, self._heard, settings, together, duty)
         producer.leave_to(self._relay)
@@ -96,15 +106,17 @@ class Carried:
 
     def unmended(self) -> list[str]:
         """Return what brokers refuse until people mend it."""
-        parts: list[Doorbells | Relay] = [self._relay]
-        parts += [each for each in self._heard.values() if isinstance(each, Doorbells)]
+        parts: list[Doorbells | Relay] = [self._relay, *self._doorbells.values()]
         found = (each.unmended for each in parts)
         return [text for text in found if text is not None]
 
     def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
         """Return what tells once what its brokers have otherwise, by name; to be awaited."""
-        heard = self._heard.items()
-        began = {queue: each.began for queue, each in heard if isinstance(each, Doorbells)}
+        if not self._transports:
+            return iter(())
+        from mutirao.engine.brokers.comparison import comparisons
+
+        began = {queue: each.began for queue, each in self._doorbells.items()}
         return comparisons(self._transports, began)
 
     @property

@@ -12,6 +12,7 @@ import socket
 import sys
 import threading
 import traceback
+from collections.abc import Callable
 from contextlib import suppress
 from contextvars import copy_context
 from functools import partial
@@ -43,6 +44,7 @@ from mutirao.engine.calls.resources import mend_standard_streams
 from mutirao.engine.calls.spawning import end_with_group, lead_group
 from mutirao.engine.calls.task_lookup import find_task
 from mutirao.errors import InvalidArguments, WrongState
+from mutirao.log import name_job
 from mutirao.model.jobs.job import Claim, Gives, Home, Job
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.trace import hand_trace
@@ -63,13 +65,17 @@ def end_of(pid: int) -> int | None:
         return None
 
 
-def serve(theirs: socket.socket, main: Main) -> None:
+def serve(theirs: socket.socket, main: Main, set_up_logs: Callable[[], None] | None = None) -> None:
     """Serve the orders that come, until the other side closes the connection.
 
     Parameters:
         main: the main script of the other side.
+        set_up_logs: has this process log as the other side does; None: that is left to what is
+            imported.
     """
     lead_group()
+    if set_up_logs is not None:
+        set_up_logs()
     multiprocessing.current_process().daemon = False  # else handlers could not start processes
     theirs.settimeout(None)  # whatever the application's `socket.setdefaulttimeout` says
     _leave_signals_to_parent()
@@ -179,6 +185,7 @@ class _ProgressSender:
 def _run_handler(task: Task[..., Any], order: Order, report: _ProgressSender) -> Outcome:
     hand_trace(order.trace)
     claim, (policy, usual) = order.whole_claim(), task.terms(order.defaults.defaults())
+    name_job(claim)
     policy = task.retry_of(claim.args, policy)
     limit = claim.max_attempts or policy.max_attempts
     try:

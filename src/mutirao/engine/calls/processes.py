@@ -44,6 +44,7 @@ from mutirao.engine.calls.resources import Starts, mend_directory, mend_standard
 from mutirao.engine.calls.spawning import ChildProcess
 from mutirao.engine.calls.task_lookup import order_for
 from mutirao.engine.calls.threads import Threads
+from mutirao.log import log
 from mutirao.model.jobs.job import Claim, Report
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
@@ -234,7 +235,7 @@ class _Child:
         mend_directory()
         ours, theirs = socket.socketpair()
         ours.setblocking(False)
-        given = (theirs, Main.of_this_process())
+        given = (theirs, Main.of_this_process(), log.of_children)
         process = ChildProcess(target=serve, args=given, daemon=True)
         with theirs:
             try:

@@ -13,14 +13,17 @@ import logging
 from math import inf
 from time import monotonic
 from traceback import format_exception
-from typing import Any
 
 from mutirao.engine.settings import JobLogMode
 from mutirao.errors import JobDied
-from mutirao.log import log
+from mutirao.log import fields, log, name_job
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.retry import Dead
+
+# What happened, by which machines tell records apart: their field `event`.
+STARTED, ENDED, DROPPED = "attempt.started", "attempt.ended", "attempt.dropped"
+SUMMED_UP = "attempts.succeeded"
 
 MAX_SUCCESS_LINES_PER_SECOND = 20  # of jobs that succeeded; others are added up
 SUMMARY_PERIOD = 1.0  # seconds that a summary is about
@@ -42,14 +45,16 @@ def dropped(claim: Claim, outcome: Outcome) -> None:
     log.warning(
         "job %s was taken from this worker; its outcome %s is dropped",
         *(claim.id, outcome.kind),
-        extra={"job": claim.id, "task": claim.task, "run": claim.run},
+        extra=fields(claim) | {"event": DROPPED},
     )
 
 
 def started(claim: Claim) -> None:
-    """Log that an attempt starts, at DEBUG."""
+    """Log that an attempt starts, at DEBUG, and have records say from here on whose they are."""
+    name_job(claim)
     if log.heeds(logging.DEBUG):
-        log.debug("job %s (%s) starts", claim.id, claim.task, extra=_fields(claim))
+        extra = fields(claim) | {"event": STARTED}
+        log.debug("job %s (%s) starts", claim.id, claim.task, extra=extra)
 
 
 def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None) -> None:
@@ -65,7 +70,10 @@ def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | N
     if not log.heeds(level):
         return
     duration = monotonic() - since
-    extra = _fields(claim) | {"duration": duration, "outcome": str(outcome.kind)}
+    extra = fields(claim) | {"event": ENDED, "outcome": str(outcome.kind)}
+    extra["ms"] = round(1000 * duration, 3)
+    if outcome.error is not None:
+        extra["error"] = f"{outcome.error_type}: {outcome.error}"
     if outcome.kind is OutcomeKind.DEAD:
         template = f"job %s ({claim.task.replace('%', '%%')}) dead in %.3f s%s"
         if isinstance(error, Dead) and error.__context__ is None:
@@ -137,7 +145,7 @@ class JobLog:
         log.info(
             "%s more jobs succeeded within %g s: %s",
             *(jobs, SUMMARY_PERIOD, _described(summary)),
-            extra={"jobs": jobs, "outcome": str(OutcomeKind.SUCCEEDED)},
+            extra={"event": SUMMED_UP, "jobs": jobs, "outcome": str(OutcomeKind.SUCCEEDED)},
         )
 
     def _has_line(self, now: float) -> bool:
@@ -178,18 +186,6 @@ def _described(summary: dict[str, _Sum]) -> str:
     ]
     others = sum(each.jobs for _, each in most[MAX_TASKS_PER_SUMMARY:])
     return ", ".join([*shown, f"others {others}"] if others else shown)
-
-
-def _fields(claim: Claim) -> dict[str, Any]:
-    fields = {
-        "job": claim.id,
-        "task": claim.task,
-        "queue": claim.queue,
-        "attempt": claim.attempt,
-        "run": claim.run,
-    }
-    whose = {"tenant": claim.tenant, "group": claim.group}
-    return fields | {name: value for name, value in whose.items() if value is not None}
 
 
 def _why(outcome: Outcome) -> str:

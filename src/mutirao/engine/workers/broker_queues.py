@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from math import inf
 from time import monotonic
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 from mutirao.engine.brokers.comparison import comparisons
 from mutirao.engine.brokers.consumer import ConsumedQueue, Handlers, Receiver, Source
@@ -25,7 +25,7 @@ from mutirao.engine.dispatch.dispatcher import HURRIED_CANCEL_TIMEOUT
 from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
 from mutirao.engine.loops import Health, LoopHealth, Loops
-from mutirao.engine.settings import WorkerSettings
+from mutirao.engine.settings import WorkerSettings, worker_name
 from mutirao.engine.workers.checks import check_tasks, check_waits
 from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.lifecycle import Service
@@ -38,7 +38,7 @@ from mutirao.errors import (
     WorkerStuck,
     WrongState,
 )
-from mutirao.log import log
+from mutirao.log import log, working_as
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Gives, Job
 from mutirao.model.jobs.retry import Dead
@@ -70,6 +70,12 @@ class BrokerQueues:
     schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]]
 
 
+class _Name(NamedTuple):
+    """What a worker without a row is called in the log."""
+
+    id: str
+
+
 class BrokerWorker(Service):
     """The queues of brokers in the running event loop.
 
@@ -95,16 +101,8 @@ class BrokerWorker(Service):
         self._handlers = self._make_handlers(code)
         self._shared.deploys.serve(code.tasks)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
-        self._receivers = [
-            self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
-            for queue, each in self._transports.items()
-        ]
-        for transport, kept in queues.schedules:
-            for each in kept:  # apart: what one meets at the broker concerns no other
-                queue = f"schedule {each.name} of {transport.name}"
-                begun = f"in line for schedule {each.name} of {transport.name}"
-                source = ScheduleSource(transport, [each])
-                self._receivers.append(self._receiver(queue, source, begun))
+        with working_as(_Name(worker_name())):  # as all attempts then say
+            self._receivers = list(self._make_receivers(queues.schedules))
         self._loop_watch = LoopWatch(
             self._shared.heart,
             self._shared.slots.blocked_until,
@@ -114,6 +112,10 @@ class BrokerWorker(Service):
         )
 
     async def _start(self) -> None:
+        with working_as(_Name(worker_name())):
+            await self._start_loops()
+
+    async def _start_loops(self) -> None:
         """Begin to consume; a broker that is away is waited for.
 
         Raises:
@@ -227,6 +229,17 @@ class BrokerWorker(Service):
                 await close_transports(self._transports)
         except TimeoutError:
             log.warning("the connections to brokers could not be closed within %g s", CLOSE_LIMIT)
+
+    def _make_receivers(
+        self, schedules: Sequence[tuple[KeepsSchedules, Sequence[Schedule]]]
+    ) -> Iterator[Receiver]:
+        for queue, each in self._transports.items():
+            yield self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
+        for transport, kept in schedules:
+            for schedule in kept:  # apart: what one meets at the broker concerns no other
+                queue = f"schedule {schedule.name} of {transport.name}"
+                begun = f"in line for schedule {schedule.name} of {transport.name}"
+                yield self._receiver(queue, ScheduleSource(transport, [schedule]), begun)
 
     def _receiver(self, queue: str, transport: Source, begun: str) -> Receiver:
         reader = Reader(queue, self._tasks, self._decoders.get(queue))

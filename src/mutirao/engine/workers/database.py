@@ -35,7 +35,7 @@ from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import StoreError
-from mutirao.log import log
+from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
 from mutirao.ports import Notifier, Store
 
@@ -43,6 +43,7 @@ from mutirao.ports import Notifier, Store
 # to release jobs and retire.
 LAST_WRITES_LIMIT, RETIRE_LIMIT = 5.0, 3.0
 DUTY_TURN_LIMIT = 300.0  # seconds that a turn of a duty may take, which may read all jobs
+STARTED, STOPPED, FAILED = "worker.started", "worker.stopped", "worker.failed"  # in the log
 
 
 class Worker(Service):
@@ -77,9 +78,10 @@ class Worker(Service):
         pulse = self._loops.pulse("completer")
         listeners = code.listeners
         self._completer = Completer(self._row, settings, executor.alternatives, pulse, listeners)
-        self._dispatcher = Dispatcher(
-            settings, executor, self._completer, shared.slots, self._begin
-        )
+        with working_as(self._row):  # as all attempts then say
+            self._dispatcher = Dispatcher(
+                settings, executor, self._completer, shared.slots, self._begin
+            )
         self._dispatcher.note_start = noting(self._row)
         self._producer = Producer(
             self._row,
@@ -123,6 +125,10 @@ class Worker(Service):
         return None if self._heartbeat is None else self._heartbeat.age()
 
     async def _start(self) -> None:
+        with working_as(self._row):
+            await self._start_loops()
+
+    async def _start_loops(self) -> None:
         """Check the schema and the tasks, register, and begin to claim.
 
         Raises:
@@ -178,7 +184,8 @@ class Worker(Service):
             loops.spawn(name, comparing)
         if isinstance(self._job_log, EventLog):
             loops.spawn("events", self._job_log.beat(loops.pulse("events")))
-        log.info("worker %s (%s) started", self._row.id, self._row.facts.name)
+        name = self._row.facts.name
+        log.info("worker %s (%s) started", self._row.id, name, extra=self._event(STARTED))
         if not self._carried.answers:
             log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
 
@@ -211,7 +218,7 @@ class Worker(Service):
             await self._sign_off()
             await self._close()
             self._job_log.flush()
-            log.info("worker %s stopped", self._row.id)
+            log.info("worker %s stopped", self._row.id, extra=self._event(STOPPED))
 
     async def _finish_carrying(self, end: float, *loops: str) -> None:
         """Let loops of brokers end: what they are asked is answered, what is rung is published.
@@ -279,9 +286,14 @@ class Worker(Service):
         for close in (*self.at_close, self._carried.close, self._store.close):
             await self._within(RETIRE_LIMIT, "close connections", close())
 
+    def _event(self, name: str) -> dict[str, object]:
+        """Return the fields of a record about this worker."""
+        return {"event": name, "worker": self._row.id}
+
     def _loop_failed(self, name: str, error: BaseException) -> None:
         """Stop the worker; other workers rescue its jobs."""
-        log.critical("worker %s: %s failed", self._row.id, name, exc_info=error)
+        extra = self._event(FAILED)
+        log.critical("worker %s: %s failed", self._row.id, name, exc_info=error, extra=extra)
         if isinstance(error, StoreError) and self._stopping is None and self._asking is None:
             self._asking = asyncio.create_task(self._fail_for_its_cause(error))
         elif self._asking is None:
@@ -338,7 +350,8 @@ class Worker(Service):
         if (stuck := stuck_since(since, self._shared.slots.blocked_until, limit)) is None:
             return
         self.failure = stuck
-        log.critical("worker %s failed: %s", self._row.id, self.failure)
+        extra = self._event(FAILED)
+        log.critical("worker %s failed: %s", self._row.id, self.failure, extra=extra)
         self._lose_loop()
         raise stuck
 

@@ -15,6 +15,7 @@ from time import monotonic
 from mutirao.aio import first_of
 from mutirao.engine.calls.resources import mend_standard_streams
 from mutirao.engine.workers.lifecycle import Service
+from mutirao.engine.workers.service_manager import STOPPING, ServiceManager
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -89,15 +90,15 @@ def run(make: Callable[[], Service]) -> int:
     database and the handlers do.
     """
     mend_standard_streams()  # before anything else is opened under their numbers
-    alarm = Alarm()
+    alarm, manager = Alarm(), ServiceManager.of_this_process()
     try:
         # Ending the loop waits for work that handlers gave to the loop's own threads.
-        return asyncio.run(_serve(make, alarm))
+        return asyncio.run(_serve(make, alarm, manager))
     finally:
         alarm.clear()
 
 
-async def _serve(make: Callable[[], Service], alarm: Alarm) -> int:
+async def _serve(make: Callable[[], Service], alarm: Alarm, manager: ServiceManager) -> int:
     worker = make()
     worker.on_blocked = lambda: alarm.ring(STUCK, "the event loop is lost")
     stopping = asyncio.Event()
@@ -105,6 +106,7 @@ async def _serve(make: Callable[[], Service], alarm: Alarm) -> int:
     def heed(name: str, times: int) -> None:
         if times == 1:
             worker.stop_claiming()
+            manager.tell(STOPPING)
             log.info("%s: stopping; once more to end at once", name)
             stopping.set()
         else:
@@ -115,6 +117,7 @@ async def _serve(make: Callable[[], Service], alarm: Alarm) -> int:
 
     with _signals(heed, alarm):
         await worker.start()
+        following = asyncio.create_task(manager.follow(worker))
         await until_ending(worker, stopping)
         grace = worker.settings.grace
         if worker.failure is not None:
@@ -124,6 +127,8 @@ async def _serve(make: Callable[[], Service], alarm: Alarm) -> int:
         else:
             alarm.set(grace + STOP_MARGIN, FORCED, STOP_TIMED_OUT)
         await worker.stop()
+        following.cancel()
+        await asyncio.wait((following,))
     return _status(worker)
 
 

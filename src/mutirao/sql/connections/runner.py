@@ -35,7 +35,6 @@ from mutirao.sql.drivers.first_request import AsyncFirstAgain, FirstAgain
 from mutirao.sql.drivers.naming import named
 from mutirao.sql.drivers.own import aown, own
 from mutirao.sql.drivers.resting import is_closed
-from mutirao.sql.drivers.sqlite3 import bytes_escaped
 from mutirao.sql.drivers.steps import AsyncDriver, Query, SyncDriver, adrive, drive
 
 log = logging.getLogger("mutirao")
@@ -85,6 +84,8 @@ def for_people(body: Body[P, R]) -> Body[P, R]:
         except Exception as error:
             if not is_no_text(error):
                 raise
+        from mutirao.sql.drivers.sqlite3 import bytes_escaped  # other databases load none of it
+
         with bytes_escaped(connection.connection.driver_connection):
             return body(connection, *args, **kwargs)
 

@@ -15,7 +15,6 @@ from mutirao.errors import ConfigurationError, WrongState
 from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.drivers.lendable import Lendable, lendable
 from mutirao.sql.drivers.own import alent, lent
-from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Query, adrive, drive
 
 _ENDING = ("commit", "rollback", "executescript")  # the last one, of sqlite3, commits first
@@ -170,6 +169,8 @@ _ASYNCPG = _Lent(
 
 def _complete_aiosqlite(conn: Connection, steps: Query[set[int]]) -> set[int]:
     """Run the steps and commit in one visit to its thread; a visit costs more than a statement."""
+    from mutirao.sql.drivers.sqlite3 import Sqlite3Driver  # other databases load none of it
+
     lent: Any = conn.connection.driver_connection
 
     def visit() -> set[int]:

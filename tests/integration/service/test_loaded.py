@@ -1,0 +1,99 @@
+"""What a program has loaded: nothing of what it does not use."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.cli.conftest import make_shop
+from tests.integration.cli.test_worker import working
+
+# Of packages, all that is below, too.
+NEVER = (
+    "MySQLdb",
+    "aiomysql",
+    "aiormq",
+    "aiosqlite",
+    "boto3",
+    "cryptography",
+    "httpx2",
+    "jinja2",
+    "mutirao.federation",
+    "mutirao.sql.dialects.mysql",
+    "mutirao.sql.dialects.sqlite",
+    "mutirao.telemetry.prometheus",
+    "mutirao.testing",
+    "mutirao.transports",
+    "mutirao.web",
+    "mutirao.webhooks",
+    "prometheus_client",
+    "pymysql",
+    "rich",
+    "sqlite3",
+    "starlette",
+    "uvicorn",
+)
+NOT_WORKING = (
+    "mutirao.cli",
+    "mutirao.engine",
+    "click",
+    "multiprocessing",
+    "psycopg",
+    "sqlalchemy.orm",
+)
+WITHOUT_BROKERS = tuple(
+    f"mutirao.engine.{each}"
+    for each in (
+        "brokers.consumer",
+        "brokers.doorbells",
+        "workers.broker_queues",
+        "workers.combined",
+        "workers.fleet",
+    )
+)
+
+TELLS = """
+@app.task
+async def tell(path: str) -> None:
+    import json, sys
+    with open(path, "w") as file:
+        json.dump(sorted(sys.modules), file)
+"""
+
+
+def of(packages: tuple[str, ...], loaded: list[str]) -> list[str]:
+    """Return what is loaded of some packages."""
+    return [
+        each for each in loaded if f"{each}.".startswith(tuple(f"{name}." for name in packages))
+    ]
+
+
+def test_what_importing_loads() -> None:
+    """Whoever only enqueues has no engine, and no driver before the first connection."""
+    code = "import json, sys, mutirao; print(json.dumps(sorted(sys.modules)))"
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    loaded = json.loads(told.stdout)
+    assert "mutirao.sql.store.jobs" in loaded
+    assert of((*NEVER, *NOT_WORKING), loaded) == []
+
+
+@pytest.mark.usefixtures("postgres")
+def test_what_a_worker_of_postgresql_loads(
+    postgresql_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No code of brokers, webhooks, other databases, the dashboard or metrics."""
+    shell = make_shop(postgresql_url, tmp_path, monkeypatch)
+    shop = tmp_path / "shop.py"
+    shop.write_text(shop.read_text() + TELLS)
+    shell.ok("migrate", "shop:app")
+    shell.ok("enqueue", "shop:app", "tell", json.dumps({"path": str(tmp_path / "loaded")}))
+    with working(shell) as worker:
+        worker.wait_for(lambda record: record.get("outcome") == "succeeded")
+        assert worker.end() == 0
+    loaded = json.loads((tmp_path / "loaded").read_text())
+    assert of(("psycopg", "mutirao.engine.workers.database"), loaded)
+    assert of((*NEVER, *WITHOUT_BROKERS), loaded) == []
