@@ -182,6 +182,11 @@ _WAYS = Kinds[_Way](
             "pysqlite", cursor=_plain_rows, begin=_begin_sqlite, closed=_sqlite_is_closed
         ),
     ),
+    _of("pymysql.Connection", lambda _: _Way("pymysql", closed=lambda raw: not raw.open)),
+    _of(
+        "MySQLdb.connections.Connection",
+        lambda _: _Way("mysqldb", closed=lambda raw: not raw.open),
+    ),
 )
 _BENEATH = Kinds[Any](
     _of("sqlalchemy.Connection", _of_sqlalchemy),
