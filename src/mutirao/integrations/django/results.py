@@ -30,7 +30,12 @@ _JOB = (
     "finished_at", "worker", "args", "metadata",
 )  # fmt: skip
 _ATTEMPT = ("outcome", "started_at", "worker", "error_type", "error", "result")
-_AS_TEXT = {"args", "metadata", "result"}
+# What Django's connections would convert by their settings comes as text, and in UTC.
+_TEXTS = dict.fromkeys(("args", "metadata", "result"), "CAST({} AS text)")
+_MOMENTS = dict.fromkeys(
+    ("run_at", "enqueued_at", "started_at", "finished_at"), "{} AT TIME ZONE 'UTC'"
+)
+_PLAIN = {"postgresql": _TEXTS | _MOMENTS}
 _STATUS = {
     "running": TaskResultStatus.RUNNING,
     "succeeded": TaskResultStatus.SUCCESSFUL,
@@ -73,8 +78,8 @@ class Results:
     def _rows(
         self, cursor: Any, view: str, columns: Sequence[str], where: str, value: int
     ) -> list[dict[str, Any]]:
-        cast = "CAST({0} AS text)" if cursor.db.vendor == "postgresql" else "{0}"
-        wanted = (cast.format(name) if name in _AS_TEXT else name for name in columns)
+        plain = _PLAIN.get(cursor.db.vendor, {})
+        wanted = (plain.get(name, "{}").format(name) for name in columns)
         place = view
         if self._schema is not None:
             place = f"{cursor.db.ops.quote_name(self._schema)}.{view}"
@@ -161,7 +166,7 @@ def _plain(text: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """Return a moment as `USE_TZ` has it: SQLite has text, MySQL has no zone."""
+    """Return a moment as `USE_TZ` has it: SQLite has text, and all are in UTC."""
     if value is None:
         return None
     found = datetime.fromisoformat(value) if isinstance(value, str) else value
