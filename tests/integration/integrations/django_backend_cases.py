@@ -354,6 +354,12 @@ class Running(Clean):
         first, second = tasks.ran
         assert first is not second
 
+    def test_a_child_process(self) -> None:
+        """It has Django set up before it imports the task."""
+        handle = tasks.apart.enqueue(7)
+        assert drain(app) == {"succeeded": 1}
+        assert handle.result(timeout=5) == [7, 1]
+
     def test_a_kept_result_in_a_transaction(self) -> None:
         """It is in the commit of Django's block."""
         handle = tasks.kept.enqueue("in the block")

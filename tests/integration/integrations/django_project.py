@@ -5,6 +5,7 @@ Not collected by pytest, since Django is set up once for a process.
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Any
 
@@ -38,6 +39,14 @@ def database(url: str) -> dict[str, Any]:
 
 def set_up(url: str, **more: Any) -> None:
     """Set Django up on a database; `more` are settings."""
+    os.environ |= {"SHOP_URL": url, "DJANGO_SETTINGS_MODULE": f"{__package__}.django_settings"}
+    prepare(url)
+    settings.configure(**(of_project(url) | more))
+    django.setup(set_prefix=False)
+
+
+def prepare(url: str) -> None:
+    """Make Django use the driver of a URL."""
     if "psycopg2" in url:
         sys.modules["psycopg"] = None  # type: ignore[assignment]  # Django prefers it
     if "+pymysql" in url:
@@ -45,12 +54,14 @@ def set_up(url: str, **more: Any) -> None:
 
         pymysql.install_as_MySQLdb()
         pymysql.version_info = (2, 2, 7, "final", 0)  # Django asks for it
-    given: dict[str, Any] = {
+
+
+def of_project(url: str) -> dict[str, Any]:
+    """Return the settings of the project."""
+    return {
         "DATABASES": {"default": database(url), "other": database(url)},
         "INSTALLED_APPS": ["mutirao.integrations.django", *AS_APP],
         "TASKS": {"default": {"BACKEND": BACKEND}},
         "USE_TZ": True,
         "DEFAULT_AUTO_FIELD": "django.db.models.BigAutoField",
     }
-    settings.configure(**(given | more))
-    django.setup(set_prefix=False)

@@ -31,7 +31,7 @@ async def anecho(first: int) -> int:
     return first
 
 
-@task(takes_context=True)
+@task(takes_context=True)  # type: ignore[untyped-decorator]
 def attempts(context: Any, until: int) -> list[Any]:
     """Fail until so many attempts were made."""
     ran.append((context.attempt, [*context.task_result.args]))
@@ -85,6 +85,14 @@ async def awaited(order: int) -> None:
             return connection.connection
 
     ran.append(await sync_to_async(ask)())
+
+
+@app.task(process=True, keep_result=True)
+def apart(order: int) -> list[int]:
+    """Ask Django's connection in a child process."""
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM mutirao_jobs")
+        return [order, int(cursor.fetchone()[0])]
 
 
 @app.task(keep_result=True, limit=Limit(5))

@@ -21,6 +21,7 @@ from mutirao.integrations.django.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
+from mutirao.integrations.django.databases import selected
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed, as_django_s
 from mutirao.model.jobs import retry
 from mutirao.model.jobs.states import UNCOUNTED_OUTCOMES
@@ -30,12 +31,6 @@ _JOB = (
     "finished_at", "worker", "args", "metadata",
 )  # fmt: skip
 _ATTEMPT = ("outcome", "started_at", "worker", "error_type", "error", "result")
-# What Django's connections would convert by their settings comes as text, and in UTC.
-_TEXTS = dict.fromkeys(("args", "metadata", "result"), "CAST({} AS text)")
-_MOMENTS = dict.fromkeys(
-    ("run_at", "enqueued_at", "started_at", "finished_at"), "{} AT TIME ZONE 'UTC'"
-)
-_PLAIN = {"postgresql": _TEXTS | _MOMENTS}
 _STATUS = {
     "running": TaskResultStatus.RUNNING,
     "succeeded": TaskResultStatus.SUCCESSFUL,
@@ -45,7 +40,7 @@ _STATUS = {
 _MAX_ID = 2**63 - 1
 
 
-class Results:
+class TaskResults:
     """Reads results.
 
     Parameters:
@@ -78,12 +73,10 @@ class Results:
     def _rows(
         self, cursor: Any, view: str, columns: Sequence[str], where: str, value: int
     ) -> list[dict[str, Any]]:
-        plain = _PLAIN.get(cursor.db.vendor, {})
-        wanted = (plain.get(name, "{}").format(name) for name in columns)
         place = view
         if self._schema is not None:
             place = f"{cursor.db.ops.quote_name(self._schema)}.{view}"
-        sql = f"SELECT {', '.join(wanted)} FROM {place} WHERE {where}"  # noqa: S608 (our own names)
+        sql = f"SELECT {selected(cursor.db, columns)} FROM {place} WHERE {where}"  # noqa: S608 (our own names)
         cursor.execute(sql, [value])
         return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
