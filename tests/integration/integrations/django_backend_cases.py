@@ -218,7 +218,7 @@ class Enqueueing(Clean):
             tasks.echo.enqueue(Order(pk=1))
 
     def test_arguments_of_native_tasks(self) -> None:
-        """More has a form: lazy texts are read in the active language; rows and queries have none."""
+        """More has a form: lazy texts in the active language; rows and queries have none."""
         lazy, moment = gettext_lazy("January"), timezone.now()
         with translation.override("de"):
             id = tasks.anything.enqueue([lazy, Decimal("1.50"), UUID(int=1), moment]).id
