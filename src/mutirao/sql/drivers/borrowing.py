@@ -41,6 +41,8 @@ class Borrowed:
         conn: the connection or session, synchronous.
         database: the product in which the jobs are, as drivers' adapters say it.
 
+    `raw` is the driver's own connection beneath.
+
     Raises:
         UnsupportedConnection: it is asynchronous, or connected to another product, or none.
         WrongState: it has no transaction, as it commits each statement.
@@ -70,7 +72,7 @@ class Borrowed:
                 " in; begin one (in Django: use a TestCase, or transaction.atomic()), or leave"
                 " conn= out"
             )
-        self._raw = beneath.adapt(conn)
+        self.raw = self._raw = beneath.adapt(conn)
         self._way = _WAYS.adapt(self._raw)
         self._way.begin(self._raw)
         self._beneath = kinds.DRIVERS.adapt(self._raw)  # Django's cursor minds a running loop
@@ -181,6 +183,11 @@ _WAYS = Kinds[_Way](
         lambda _: _Way(
             "pysqlite", cursor=_plain_rows, begin=_begin_sqlite, closed=_sqlite_is_closed
         ),
+    ),
+    _of("pymysql.Connection", lambda _: _Way("pymysql", closed=lambda raw: not raw.open)),
+    _of(
+        "MySQLdb.connections.Connection",
+        lambda _: _Way("mysqldb", closed=lambda raw: not raw.open),
     ),
 )
 _BENEATH = Kinds[Any](

@@ -4,7 +4,7 @@ They are set before SQLAlchemy examines the server, by two statements for each c
 for a job. docs/mysql.md has the reasons, and the settings that are left unchanged.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from sqlalchemy import Connection
@@ -128,6 +128,28 @@ def set_up(connection: Any) -> None:
                     " use a server that has it, or switch it on there"
                 ) from error
             raise
+
+
+def lent(connection: Any) -> Callable[[], None]:
+    """Set a caller's session up; return what puts back the settings that it had."""
+    wanted = (*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL)
+    asking = _ASKING.format(", ".join("%s" for _ in wanted))
+    with connection.cursor() as cursor:
+        cursor.execute(asking, wanted)
+        had = [(str(name), str(value)) for name, value in cursor.fetchall()]
+    set_up(connection)
+    assigned = ", ".join(f"SESSION {name} = {_literal(value)}" for name, value in had)
+
+    def put_back() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {assigned}")
+
+    return put_back
+
+
+def _literal(value: str) -> str:
+    """Return a value that the server has shown as it takes it."""
+    return value if value.replace(".", "", 1).isdigit() else f"'{value}'"
 
 
 def _lacks_innodb(cursor: Any) -> bool:
