@@ -15,6 +15,7 @@ from mutirao.sql.dialects.mysql import server
 from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions, unfit
 from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
+from mutirao.sql.dialects.mysql.session import STRICT
 from mutirao.sql.schema.types import from_micros
 
 log = logging.getLogger("mutirao")
@@ -32,6 +33,7 @@ _FOR_MYSQL = (
         r"\1\n    /*!80023 `row` bigint PRIMARY KEY AUTO_INCREMENT INVISIBLE, */",
     ),
 )
+_MODE, _SET_MODE = text("SELECT @@SESSION.sql_mode"), text("SET SESSION sql_mode = :mode")
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
 
 
@@ -62,6 +64,17 @@ class MysqlAdmin(Admin):
                 error.add_note(f"Giving the migration's lock back failed too: {failure!r}")
             raise
         connection.execute(_GIVE_BACK)
+
+    @contextmanager
+    def migrating_within(self, connection: Connection) -> Iterator[None]:
+        """Hold the same lock; statements are read by our sql_mode, not by the caller's."""
+        before = connection.scalar(_MODE)
+        connection.execute(_SET_MODE, {"mode": STRICT})
+        try:
+            with self.migrating(connection):
+                yield
+        finally:
+            connection.execute(_SET_MODE, {"mode": before})
 
     def mend(
         self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]
