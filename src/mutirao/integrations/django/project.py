@@ -1,0 +1,44 @@
+"""The one application of a Django project, made when it is first needed."""
+
+from functools import cache
+from typing import Any
+
+from django.db import connections
+
+from mutirao.app import Mutirao
+from mutirao.integrations.django import conf
+from mutirao.integrations.django.databases import chosen_alias, engine_of
+
+
+class DjangoMutirao(Mutirao):
+    """The application of a Django project.
+
+    A job that is given no `conn=` goes through Django's connection of the thread, so it belongs to
+    the transaction that is open there.
+
+    Parameters:
+        settings: what `settings.MUTIRAO` says.
+
+    Raises:
+        ImproperlyConfigured: the database is none that jobs can be in.
+    """
+
+    def __init__(self, settings: conf.Conf) -> None:
+        self.conf = settings
+        self.alias = chosen_alias(settings.database)
+        super().__init__(engine=engine_of(self.alias), **settings.of_application())
+
+    @property
+    def connection(self) -> Any:
+        """Django's connection to the database with the jobs, of this thread."""
+        return connections[self.alias]
+
+
+@cache
+def application() -> DjangoMutirao:
+    """Return the application of the project; the first call makes it, and opens no connection.
+
+    Raises:
+        ImproperlyConfigured: `settings.MUTIRAO` or `DATABASES` do not say where the jobs are.
+    """
+    return DjangoMutirao(conf.read())
