@@ -15,7 +15,7 @@ from mutirao.sql.dialects.mysql import server
 from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions, unfit
 from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
-from mutirao.sql.dialects.mysql.session import STRICT
+from mutirao.sql.dialects.mysql.session import ours_for_now
 from mutirao.sql.schema.types import from_micros
 
 log = logging.getLogger("mutirao")
@@ -33,7 +33,6 @@ _FOR_MYSQL = (
         r"\1\n    /*!80023 `row` bigint PRIMARY KEY AUTO_INCREMENT INVISIBLE, */",
     ),
 )
-_MODE, _SET_MODE = text("SELECT @@SESSION.sql_mode"), text("SET SESSION sql_mode = :mode")
 _HOLD = text("SELECT name FROM mutirao_lock WHERE name = :name FOR UPDATE")
 
 
@@ -67,14 +66,12 @@ class MysqlAdmin(Admin):
 
     @contextmanager
     def migrating_within(self, connection: Connection) -> Iterator[None]:
-        """Hold the same lock; statements are read by our sql_mode, not by the caller's."""
-        before = connection.scalar(_MODE)
-        connection.execute(_SET_MODE, {"mode": STRICT})
-        try:
+        """Hold the same lock, in a session with our settings."""
+        connection.commit()  # of what SQLAlchemy has asked: it ends nothing of the caller's
+        with ours_for_now(connection):
+            connection.commit()
             with self.migrating(connection):
                 yield
-        finally:
-            connection.execute(_SET_MODE, {"mode": before})
 
     def mend(
         self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]

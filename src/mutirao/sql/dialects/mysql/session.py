@@ -5,9 +5,10 @@ for a job. docs/mysql.md has the reasons, and the settings that are left unchang
 """
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, text
 
 from mutirao.errors import ConfigurationError
 
@@ -67,6 +68,7 @@ _LEVEL: Mapping[str, str | int] = {
     **dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED"),
     **dict.fromkeys(("tx_read_only", "transaction_read_only"), 0),
 }
+_CHARACTER_SETS = ("character_set_client", "character_set_results", "collation_connection")
 _SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # otherwise than it is set
 _PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
 _NO_SUCH_VARIABLE = 1193
@@ -90,6 +92,29 @@ def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
     arrived, came_back = connection.exec_driver_sql(_ECHO, (_PROBE, _PROBE)).one()
     if arrived.upper() != _PROBE.encode().hex().upper() or came_back != _PROBE:
         yield "a character set", f"in which {_PROBE} arrives as 0x{arrived}"
+
+
+@contextmanager
+def ours_for_now(connection: Connection) -> Iterator[None]:
+    """Give a session of somebody else our settings, and then its own again."""
+    names = [*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL, *_CHARACTER_SETS]
+    asking = _ASKING.format(", ".join("%s" for _ in names))
+    before = connection.exec_driver_sql(asking, (*names,)).all()
+    for statement in SETTING:
+        connection.exec_driver_sql(statement)
+    try:
+        yield
+    finally:
+        again = ", ".join(f"{name} = {_literal(value)}" for name, value in before)
+        connection.execute(text(f"SET SESSION {again}".replace(":", r"\:")))
+
+
+def _literal(value: str) -> str:
+    try:
+        float(value)
+    except ValueError:
+        return repr(value)  # of words: no value here has a quote
+    return value
 
 
 def _normal(value: str | int) -> object:

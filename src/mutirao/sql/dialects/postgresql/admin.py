@@ -48,6 +48,7 @@ class PostgresqlAdmin(Admin):
     def migrating_within(self, connection: Connection) -> Iterator[None]:
         """Hold the same lock; the caller's search_path is what it was before."""
         path = connection.scalar(_PATH)
+        connection.commit()  # for SQLAlchemy: it ends nothing of the caller's
         with self.migrating(connection):
             yield
         connection.execute(_SET_PATH, {"path": path})
