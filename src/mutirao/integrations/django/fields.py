@@ -1,7 +1,7 @@
 """How Django reads what the views show: JSON, and moments.
 
-PostgreSQL shows moments as `timestamptz`, MySQL and MariaDB as `datetime(6)` in UTC, SQLite as a text
-in UTC: `2026-11-21T13:44:28.000000Z`.
+PostgreSQL shows moments as `timestamptz`, MySQL and MariaDB as `datetime(6)` in UTC, SQLite as a
+text in UTC: `2026-11-21T13:44:28.000000Z`.
 """
 
 from datetime import UTC, datetime
@@ -81,13 +81,14 @@ class MomentField(models.DateTimeField):  # type: ignore[misc]
             value = _read(value)
         if not isinstance(value, datetime):
             return None
-        if value.tzinfo is None:
+        moment: datetime = value
+        if moment.tzinfo is None:
             if connection.vendor == "postgresql":  # local already: its session has the time zone
-                return value
-            value = value.replace(tzinfo=UTC)
+                return moment
+            moment = moment.replace(tzinfo=UTC)
         if settings.USE_TZ:
-            return value
-        local: datetime = timezone.make_naive(value, timezone.get_default_timezone())
+            return moment
+        local: datetime = timezone.make_naive(moment, timezone.get_default_timezone())
         return local
 
     def get_db_prep_value(self, value: Any, connection: Any, prepared: bool = False) -> Any:

@@ -31,6 +31,7 @@ class Admin(ABC):
 
     def prepare_file(self, connection: Connection) -> None:
         """Do what no transaction can, before one migrates; nothing where there is no file."""
+        return
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
         """Return the statements with which a migration begins, so that it works in a schema.
