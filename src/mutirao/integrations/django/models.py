@@ -235,12 +235,13 @@ class Schedule(Shown):
 class Limit(Shown):
     """A limit, or a pause, and how much of it is used."""
 
-    pk = models.CompositePrimaryKey("name", "key")
-    name = models.TextField()
+    # Of a limit by an argument there is a row for each value of it that is in use. The admin takes
+    # no composite key.
+    name = models.TextField(primary_key=True)
     queue = models.TextField(null=True)
     task = models.TextField(null=True)
     by = models.TextField(null=True)
-    key = models.TextField()
+    key = models.TextField(null=True)
     most = models.IntegerField(null=True)
     per = models.FloatField(null=True)
     burst = models.IntegerField(null=True)

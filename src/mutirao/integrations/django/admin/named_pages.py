@@ -1,0 +1,206 @@
+"""What has a name, in the admin: schedules, limits, subscriptions and endpoints.
+
+What can be changed is changed through the client, which checks it as it checks a program. A change
+to what the code declares lasts until the declaration changes.
+"""
+
+from datetime import UTC
+from typing import Any
+
+from django import forms
+from django.contrib import admin
+from django.utils import timezone
+
+from mutirao.errors import MutiraoError
+from mutirao.integrations.django import models
+from mutirao.integrations.django.acting import perform
+from mutirao.integrations.django.admin.read_page import ReadPage
+from mutirao.model.limits.limits import Limit
+
+
+class ClientForm(forms.ModelForm):  # type: ignore[misc]
+    """A form whose values the client checks, and writes, when it is saved."""
+
+    def clean(self) -> dict[str, Any]:
+        """Have the client do it; what it refuses is shown above the form."""
+        given: dict[str, Any] = super().clean()
+        if self.errors or not self.changed_data:
+            return given
+        try:
+            self.write({name: given[name] for name in self.changed_data})
+        except MutiraoError as refused:
+            raise forms.ValidationError(str(refused)) from refused
+        return given
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Write what was changed."""
+        raise NotImplementedError
+
+    def _post_clean(self) -> None:
+        """Leave the row alone: the view shows it anew."""
+
+
+class NamedPage(ReadPage):
+    """A page about something with a name, of which some values may be changed."""
+
+    editable: tuple[str, ...] = ()
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return whether whoever asks may change such things, and there is anything to change."""
+        return bool(self.editable) and self.may(request, "change")
+
+    def has_steer_permission(self, request: Any) -> bool:
+        """Return whether whoever asks may pause, resume and the like."""
+        return self.may(request, "change")
+
+    def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
+        """Return all that cannot be changed."""
+        names = [field.name for field in self.opts.fields]
+        return [name for name in names if name not in self.editable]
+
+    def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
+        """Do nothing: the client has written it."""
+
+    def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
+        """Do nothing: there is nothing else."""
+
+
+class ScheduleForm(ClientForm):
+    """The times of a schedule."""
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Change it; an empty text or number means none."""
+        terms = {name: None if value == "" else value for name, value in changed.items()}
+        if terms.get("until") is not None and timezone.is_naive(terms["until"]):
+            local = timezone.make_aware(terms["until"], timezone.get_default_timezone())
+            terms["until"] = local.astimezone(UTC)
+        perform(lambda client: client.schedules.achange(self.instance.name, **terms))
+
+    class Meta:
+        """The values that may be changed."""
+
+        model = models.Schedule
+        fields = (
+            *("cron", "every", "timezone", "catch_up", "overlap", "jitter", "until", "max_runs"),
+            "pause_after",
+        )
+        widgets = dict.fromkeys(("cron", "timezone", "catch_up", "overlap"), forms.TextInput)
+
+
+class SchedulePage(NamedPage):
+    """The schedules, with their next ticks."""
+
+    form = ScheduleForm
+    editable = ScheduleForm.Meta.fields
+    list_display = ("name", "task", "cron", "every", "status", "next_at", "last_state", "in_code")
+    list_filter = ("status", "origin")
+    search_fields = ("name", "task")
+    ordering = ("name",)
+    actions = ("run_now", "pause", "resume")
+
+    @admin.action(description="Make a job of the selected schedules now", permissions=["steer"])
+    def run_now(self, request: Any, queryset: Any) -> None:
+        """Make a job of each."""
+        self.each(request, queryset, "jobs made", lambda c, row: c.schedules.arun_now(row.name))
+
+    @admin.action(description="Pause the selected schedules", permissions=["steer"])
+    def pause(self, request: Any, queryset: Any) -> None:
+        """Pause each."""
+        why = f"by {request.user.get_username()} in the admin"
+        self.each(
+            request, queryset, "paused", lambda c, row: c.schedules.apause(row.name, reason=why)
+        )
+
+    @admin.action(description="Resume the selected schedules", permissions=["steer"])
+    def resume(self, request: Any, queryset: Any) -> None:
+        """Resume each."""
+        self.each(request, queryset, "resumed", lambda c, row: c.schedules.aresume(row.name))
+
+
+class LimitForm(ClientForm):
+    """The numbers of a limit."""
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Put the limit anew, with what was changed."""
+        row = self.instance
+        numbers = {name: changed.get(name, getattr(row, name)) for name in self.Meta.fields}
+        limit = Limit(**numbers, by=row.by, name=row.name)
+        perform(lambda client: client.limits.aput(limit, queue=row.queue, task=row.task))
+
+    class Meta:
+        """The values that may be changed."""
+
+        model = models.Limit
+        fields = ("most", "per", "burst")
+
+
+class LimitPage(NamedPage):
+    """The limits and pauses; of one by an argument, a row for each value that is in use."""
+
+    form = LimitForm
+    editable = LimitForm.Meta.fields
+    list_display = ("name", "queue", "task", "by", "key", "most", "per", "paused", "running",
+                    "parked")  # fmt: skip
+    list_filter = ("paused", "origin")
+    search_fields = ("name", "queue", "task")
+    ordering = ("name",)
+    actions = ("remove",)
+
+    def get_object(self, request: Any, object_id: str, from_field: Any = None) -> Any:
+        """Return the limit: each of its rows has its numbers."""
+        return self.get_queryset(request).filter(name=object_id).first()
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return False for a pause, which has no numbers."""
+        return super().has_change_permission(request, obj) and not (obj and obj.paused)
+
+    @admin.action(description="Remove the selected limits and pauses", permissions=["steer"])
+    def remove(self, request: Any, queryset: Any) -> None:
+        """Remove each; what a pause held goes on."""
+        named = {row.name: row for row in queryset}
+        self.each(request, named.values(), "removed", lambda c, row: c.limits.aremove(row.name))
+
+
+class SubscriptionPage(NamedPage):
+    """Who is told of what is published."""
+
+    list_display = ("id", "topic", "task", "kind", "active", "waiting", "running", "lag", "in_code")
+    list_filter = ("kind", "active", "origin")
+    search_fields = ("id", "topic", "task")
+    ordering = ("id",)
+    actions = ("enable", "disable")
+
+    @admin.action(description="Enable the selected subscriptions", permissions=["steer"])
+    def enable(self, request: Any, queryset: Any) -> None:
+        """Enable each."""
+        self.each(request, queryset, "enabled", lambda c, row: c.subscriptions.aenable(row.id))
+
+    @admin.action(description="Disable the selected subscriptions", permissions=["steer"])
+    def disable(self, request: Any, queryset: Any) -> None:
+        """Disable each; what is published meanwhile is not held for it."""
+        self.each(request, queryset, "disabled", lambda c, row: c.subscriptions.adisable(row.id))
+
+
+class EndpointPage(NamedPage):
+    """Where webhooks go; URLs and secrets are not shown."""
+
+    list_display = ("id", "host", "topics", "active", "paused", "breaker", "held", "last_failure")
+    list_filter = ("active", "paused")
+    search_fields = ("id", "host")
+    ordering = ("id",)
+    actions = ("pause", "resume", "test")
+
+    @admin.action(description="Pause the selected endpoints", permissions=["steer"])
+    def pause(self, request: Any, queryset: Any) -> None:
+        """Pause each; its deliveries wait."""
+        self.each(request, queryset, "paused", lambda c, row: c.endpoints.apause(row.id))
+
+    @admin.action(description="Resume the selected endpoints", permissions=["steer"])
+    def resume(self, request: Any, queryset: Any) -> None:
+        """Resume each."""
+        self.each(request, queryset, "resumed", lambda c, row: c.endpoints.aresume(row.id))
+
+    @admin.action(description="Send a test to the selected endpoints", permissions=["steer"])
+    def test(self, request: Any, queryset: Any) -> None:
+        """Send each a test event."""
+        self.each(request, queryset, "tests on their way", lambda c, row: c.endpoints.atest(row.id))
