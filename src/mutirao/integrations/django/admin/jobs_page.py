@@ -7,6 +7,7 @@ the dashboard does: it reads by index, where a view of millions of jobs would be
 import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
 from django import forms
@@ -17,12 +18,13 @@ from django.utils.html import format_html, format_html_join
 
 from mutirao.errors import InvalidFilter, MutiraoError
 from mutirao.integrations.django.acting import perform
-from mutirao.integrations.django.admin.read_page import ReadPage
+from mutirao.integrations.django.admin.read_page import ReadPage, action, column
 from mutirao.integrations.django.project import application
 from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, AuditRecord
 from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.job import JobState
+from mutirao.model.jobs.records import JobFilter
 from mutirao.tasks.options import change_of
 
 MOST_LISTED = 900  # jobs; below the number of values that an old SQLite takes
@@ -123,19 +125,19 @@ class JobPage(ReadPage):
 
     # What is shown of one
 
-    @admin.display(description="arguments")
-    def arguments(self, job: Any) -> str:
+    @column("arguments")
+    def arguments(self, job: Any) -> Any:
         """Return the arguments, with secrets blanked."""
         return format_html("<pre>{}</pre>", _pretty(job.args))
 
-    @admin.display(description="why it is not running")
-    def why(self, job: Any) -> str:
+    @column("why it is not running")
+    def why(self, job: Any) -> Any:
         """Return the reasons, what decides most first."""
         reasons = perform(lambda client: client.reading.awhy(job.id))
         return format_html_join("", "{}<br>", ((each.text,) for each in reasons))
 
-    @admin.display(description="attempts that have ended")
-    def attempts(self, job: Any) -> str:
+    @column("attempts that have ended")
+    def attempts(self, job: Any) -> Any:
         """Return a table of the attempts."""
         blanking = Blanking()
         rows = format_html_join(
@@ -169,22 +171,22 @@ class JobPage(ReadPage):
         """Return whether jobs may be changed; `change` would open them as a form."""
         return self.may(request, "change")
 
-    @admin.action(description="Run the selected jobs now", permissions=["retry"])
+    @action("Run the selected jobs now", "retry")
     def retry(self, request: Any, queryset: Any) -> None:
         """Make jobs due now."""
         self._act(request, queryset, Action(ActionKind.RETRY))
 
-    @admin.action(description="Cancel the selected jobs", permissions=["cancel"])
+    @action("Cancel the selected jobs", "cancel")
     def cancel(self, request: Any, queryset: Any) -> None:
         """Cancel jobs, also running ones."""
         self._act(request, queryset, Action(ActionKind.CANCEL))
 
-    @admin.action(description="Enqueue the selected jobs again", permissions=["redrive"])
+    @action("Enqueue the selected jobs again", "redrive")
     def redrive(self, request: Any, queryset: Any) -> None:
         """Enqueue finished jobs again."""
         self._act(request, queryset, Action(ActionKind.REDRIVE))
 
-    @admin.action(description="Change the selected jobs …", permissions=["alter"])
+    @action("Change the selected jobs …", "alter")
     def change(self, request: Any, queryset: Any) -> HttpResponse | None:
         """Ask for new values, then give jobs these."""
         form = ChangeForm(request.POST if "apply" in request.POST else None)
@@ -232,15 +234,20 @@ def _newest(wanted: Filter) -> Sequence[int]:
     before: int | None = None
     for _ in range(_WINDOWS):
         size = MOST_LISTED - len(ids)
-        found, before = perform(
-            lambda client, size=size, before=before: client.store.matching_ids(
-                chosen, before=before, size=size
-            )
-        )
+        found, before = perform(partial(_matching, chosen, before, size))
         ids += found
         if before is None or len(ids) == MOST_LISTED:
             break
     return ids
+
+
+async def _matching(
+    chosen: JobFilter, before: int | None, size: int, client: Any
+) -> tuple[Sequence[int], int | None]:
+    found: tuple[Sequence[int], int | None] = await client.store.matching_ids(
+        chosen, before=before, size=size
+    )
+    return found
 
 
 def _pretty(value: Any) -> str:

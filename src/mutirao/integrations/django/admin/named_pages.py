@@ -8,13 +8,12 @@ from datetime import UTC
 from typing import Any
 
 from django import forms
-from django.contrib import admin
 from django.utils import timezone
 
 from mutirao.errors import MutiraoError
 from mutirao.integrations.django import models
 from mutirao.integrations.django.acting import perform
-from mutirao.integrations.django.admin.read_page import ReadPage
+from mutirao.integrations.django.admin.read_page import ReadPage, action
 from mutirao.model.limits.limits import Limit
 
 
@@ -98,12 +97,12 @@ class SchedulePage(NamedPage):
     ordering = ("name",)
     actions = ("run_now", "pause", "resume")
 
-    @admin.action(description="Make a job of the selected schedules now", permissions=["steer"])
+    @action("Make a job of the selected schedules now", "steer")
     def run_now(self, request: Any, queryset: Any) -> None:
         """Make a job of each."""
         self.each(request, queryset, "jobs made", lambda c, row: c.schedules.arun_now(row.name))
 
-    @admin.action(description="Pause the selected schedules", permissions=["steer"])
+    @action("Pause the selected schedules", "steer")
     def pause(self, request: Any, queryset: Any) -> None:
         """Pause each."""
         why = f"by {request.user.get_username()} in the admin"
@@ -111,7 +110,7 @@ class SchedulePage(NamedPage):
             request, queryset, "paused", lambda c, row: c.schedules.apause(row.name, reason=why)
         )
 
-    @admin.action(description="Resume the selected schedules", permissions=["steer"])
+    @action("Resume the selected schedules", "steer")
     def resume(self, request: Any, queryset: Any) -> None:
         """Resume each."""
         self.each(request, queryset, "resumed", lambda c, row: c.schedules.aresume(row.name))
@@ -154,7 +153,7 @@ class LimitPage(NamedPage):
         """Return False for a pause, which has no numbers."""
         return super().has_change_permission(request, obj) and not (obj and obj.paused)
 
-    @admin.action(description="Remove the selected limits and pauses", permissions=["steer"])
+    @action("Remove the selected limits and pauses", "steer")
     def remove(self, request: Any, queryset: Any) -> None:
         """Remove each; what a pause held goes on."""
         named = {row.name: row for row in queryset}
@@ -170,12 +169,12 @@ class SubscriptionPage(NamedPage):
     ordering = ("id",)
     actions = ("enable", "disable")
 
-    @admin.action(description="Enable the selected subscriptions", permissions=["steer"])
+    @action("Enable the selected subscriptions", "steer")
     def enable(self, request: Any, queryset: Any) -> None:
         """Enable each."""
         self.each(request, queryset, "enabled", lambda c, row: c.subscriptions.aenable(row.id))
 
-    @admin.action(description="Disable the selected subscriptions", permissions=["steer"])
+    @action("Disable the selected subscriptions", "steer")
     def disable(self, request: Any, queryset: Any) -> None:
         """Disable each; what is published meanwhile is not held for it."""
         self.each(request, queryset, "disabled", lambda c, row: c.subscriptions.adisable(row.id))
@@ -190,17 +189,17 @@ class EndpointPage(NamedPage):
     ordering = ("id",)
     actions = ("pause", "resume", "test")
 
-    @admin.action(description="Pause the selected endpoints", permissions=["steer"])
+    @action("Pause the selected endpoints", "steer")
     def pause(self, request: Any, queryset: Any) -> None:
         """Pause each; its deliveries wait."""
         self.each(request, queryset, "paused", lambda c, row: c.endpoints.apause(row.id))
 
-    @admin.action(description="Resume the selected endpoints", permissions=["steer"])
+    @action("Resume the selected endpoints", "steer")
     def resume(self, request: Any, queryset: Any) -> None:
         """Resume each."""
         self.each(request, queryset, "resumed", lambda c, row: c.endpoints.aresume(row.id))
 
-    @admin.action(description="Send a test to the selected endpoints", permissions=["steer"])
+    @action("Send a test to the selected endpoints", "steer")
     def test(self, request: Any, queryset: Any) -> None:
         """Send each a test event."""
         self.each(request, queryset, "tests on their way", lambda c, row: c.endpoints.atest(row.id))

@@ -1,18 +1,31 @@
 """What the pages of the admin have in common: rows are read, and counted up to a bound."""
 
 from collections.abc import Awaitable, Callable
-from typing import Any
+from functools import cached_property, partial
+from typing import Any, TypeVar
 
 from django.conf import settings
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
 from django.db import transaction
-from django.utils.functional import cached_property
 
 from mutirao.errors import MutiraoError
 from mutirao.integrations.django.acting import perform
 
+F = TypeVar("F", bound=Callable[..., Any])
 MOST_COUNTED = 10_000
+
+
+def action(description: str, permission: str) -> Callable[[F], F]:
+    """Return what makes a method an action, for those who have a permission."""
+    marked: Callable[[F], F] = admin.action(description=description, permissions=[permission])
+    return marked
+
+
+def column(description: str) -> Callable[[F], F]:
+    """Return what makes a method something that is shown."""
+    marked: Callable[[F], F] = admin.display(description=description)
+    return marked
 
 
 class CappedPaginator(Paginator):  # type: ignore[misc]
@@ -67,13 +80,17 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         count = 0
         for row in queryset:
             try:
-                perform(lambda client, row=row: do(client, row))
+                perform(partial(_swapped, do, row))
             except MutiraoError as refused:
                 self.message_user(request, f"{row}: {refused}", messages.ERROR)
             else:
                 count += 1
         if count:
             self.message_user(request, f"{count} {done}", messages.SUCCESS)
+
+
+async def _swapped(do: Callable[[Any, Any], Awaitable[object]], row: Any, client: Any) -> object:
+    return await do(client, row)
 
 
 class WorkerPage(ReadPage):
