@@ -35,6 +35,7 @@ from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.brokers import close_transports
+from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.tenants import Tenants
@@ -201,6 +202,20 @@ class Mutirao(
         made = AnnouncingStore(url, hub=hub and hub.given, schema=schema)
         self._keep_in_sql(made)
         self.url, self._databases = url, None
+
+    def use_connections(self, program: ProgramConnections) -> None:
+        """Write jobs that are given no `conn=` through the connections of a framework.
+
+        They belong to the transaction that is open there. `job.transaction(using=…)` is on these
+        connections, too. Workers keep their own.
+
+        Parameters:
+            program: the connections; those of Django have an integration that calls this.
+
+        Raises:
+            ConfigurationError: the application was given a store without tables.
+        """
+        self._sql_store.program = program
 
     def migrate(self) -> str:
         """Migrate the database to the newest schema; return the revision that it has then.

@@ -20,7 +20,7 @@ from mutirao.errors import (
     StoreRefused,
     StoreUnavailable,
 )
-from mutirao.model.jobs.job import Gives, Job, Transaction, Wake
+from mutirao.model.jobs.job import Gives, Job, Transaction, Using, Wake
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.ports import Attempt
 from tests.simulation.store import FleetStore
@@ -108,7 +108,9 @@ class Handle:
         """The schema fits, if it can be asked."""
         await self._call("answered")
 
-    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
+    def transaction(
+        self, job: Job, attempt: Attempt, *, gives: Gives | Using
+    ) -> Transaction[Any, Any]:
         """The store's; it does not fail by itself."""
         return self._store.transaction(job, attempt, gives=gives)
 

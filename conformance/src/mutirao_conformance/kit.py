@@ -8,7 +8,7 @@ from typing import Any, Literal, NoReturn
 
 import pytest
 
-from mutirao.model.jobs.job import Claim, Gives, Job, Lane, NewJob, NewWorker, OutcomeKind
+from mutirao.model.jobs.job import Claim, Gives, Job, Lane, NewJob, NewWorker, OutcomeKind, Using
 from mutirao.model.jobs.outcome import Outcome, Settlement
 from mutirao.ports import Store
 
@@ -143,7 +143,7 @@ def ids_of(jobs: Iterable[Any]) -> list[int]:
 def job_of(claim: Claim) -> Job:
     """Return what a handler would be given of a claim."""
 
-    def begin(job: Job, gives: Gives) -> NoReturn:
+    def begin(job: Job, gives: Gives | Using) -> NoReturn:
         raise AssertionError("the contract opens its transactions through the store")
 
     return Job(claim, claim.max_attempts or 1, claim.timeout, begin)

@@ -20,6 +20,7 @@ from mutirao.model.jobs.job import (
     NewWorker,
     OutcomeKind,
     Transaction,
+    Using,
 )
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
@@ -308,8 +309,14 @@ class Store(
 
     # For handlers, people and dashboards
 
-    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
-        """Open the transaction of `job.transaction()`; tell `attempt` when it has committed."""
+    def transaction(
+        self, job: Job, attempt: Attempt, *, gives: Gives | Using
+    ) -> Transaction[Any, Any]:
+        """Open the transaction of `job.transaction()`; tell `attempt` when it has committed.
+
+        Raises:
+            WrongState: `gives` names a connection of the program, which has none of its own.
+        """
         ...
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:

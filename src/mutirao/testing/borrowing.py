@@ -2,6 +2,7 @@
 
 from mutirao.errors import WrongState
 from mutirao.ports import Store
+from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.borrowed import BorrowedEngines
 from mutirao.sql.drivers.borrowing import Borrowed
 from mutirao.sql.store.jobs import SqlStore
@@ -28,11 +29,16 @@ class BorrowingStore(SqlStore):
                 f"jobs are drained on conn=, but this application keeps them in a"
                 f" {type(own).__name__} now; leave conn= out, or call drain outside of capture"
             )
-        engines = own.engines
+        engines, program = own.engines, own.program
         super().__init__(engines.database, schema=engines.schema)
         self.borrowed = Borrowed(conn, engines.dialect.intake.database)
         self.engines = BorrowedEngines(engines.database, engines.schema, self.borrowed)
         self._run_by(InCallersThread(self.engines))
+        self.program = program
+
+    def _writes_through(self) -> ProgramConnections | None:
+        """Return None: what is enqueued meanwhile goes through the connection, too."""
+        return None
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "BorrowingStore":
         """Return this store: there is one connection."""

@@ -11,6 +11,7 @@ import msgspec
 from mutirao.app import Mutirao
 from mutirao.model.jobs.records import JobFilter, JobRecord
 from mutirao.ports import Store
+from mutirao.sql.store.jobs import SqlStore
 from mutirao.tasks.signatures.conversion import to_json
 from mutirao.tasks.task import Task
 from mutirao.testing.inlining import InlineStore
@@ -112,6 +113,8 @@ def instead(app: Mutirao, store: Store) -> Iterator[None]:
     """Use another store for an application's jobs, in the block."""
     app.decide()
     own, app.store = app.store, store
+    if isinstance(own, SqlStore) and isinstance(store, SqlStore):
+        store.program = own.program
     brokers, app.transports = app.transports, {}
     try:
         yield

@@ -17,7 +17,7 @@ from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.dispatch.probes import until_done
 from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.jobs.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction
+from mutirao.model.jobs.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Transaction, Using
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.jobs.records import Progress
 from mutirao.model.keys.uniqueness import PARKED
@@ -167,7 +167,7 @@ class InlineStore(MemoryStore):
         if errors:
             raise errors[0]
 
-    def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
+    def _begin(self, job: Job, running: Running, gives: Gives | Using) -> Transaction[Any, Any]:
         return self.transaction(job, running, gives=gives)
 
     def _settle_one(self, running: Running, outcome: Outcome) -> None:

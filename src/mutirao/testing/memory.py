@@ -16,12 +16,14 @@ from sqlalchemy import Connection, delete, exists, select
 
 from mutirao.errors import ConfigurationError, StaleRun, UnsupportedConnection, WrongState
 from mutirao.model.graphs.graph_plan import Plan
-from mutirao.model.jobs.job import Gives, Job, NewJob, Transaction
+from mutirao.model.jobs.job import Gives, Job, NewJob, Transaction, Using
 from mutirao.model.jobs.outcome import completion
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.model.limits.limits import Settled
 from mutirao.ports import Attempt
+from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.engines import Engines
+from mutirao.sql.connections.program import program_of
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema.tables import live
 from mutirao.sql.statements import inbox, job_admin
@@ -110,12 +112,17 @@ class MemoryStore(SqlStore):
         """Remember from a coroutine; the same as `remember`."""
         return self.remember(consumer, message, conn)
 
-    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
+    def transaction(
+        self, job: Job, attempt: Attempt, *, gives: Gives | Using
+    ) -> Transaction[Any, Any]:
         """Enter what `session_factory` makes; complete the job afterwards.
 
         Raises:
             WrongState: there is no `session_factory`.
         """
+        if isinstance(gives, Using):
+            block: Any = program_of(self.program, job, gives).transaction(gives.alias)
+            return MemoryTransaction(block, _Completion(self, job, attempt))
         if self._session_factory is None:
             raise WrongState(
                 "job.transaction() was called in a test without a database of the application."
@@ -124,6 +131,10 @@ class MemoryStore(SqlStore):
                 " or MemoryStore."
             )
         return MemoryTransaction(self._session_factory(), _Completion(self, job, attempt))
+
+    def _writes_through(self) -> ProgramConnections | None:
+        """Return None: jobs are here at once, and in no transaction of the program."""
+        return None
 
     def _enqueued_through(self, conn: object | None) -> list[int] | None:
         """Return what notes the jobs of an open transaction; None where `conn` is none of one."""

@@ -11,7 +11,7 @@ from contextvars import Context
 from time import monotonic
 from typing import Any, NamedTuple, Protocol
 
-from mutirao.model.jobs.job import Claim, Gives, Job, NewJob, Transaction, Wake
+from mutirao.model.jobs.job import Claim, Gives, Job, NewJob, Transaction, Using, Wake
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.jobs.states import OutcomeKind
 
@@ -82,7 +82,7 @@ class Finished(NamedTuple):
     linked: bool = False
 
 
-Begin = Callable[[Job, "Running", Gives], Transaction[Any, Any]]
+Begin = Callable[[Job, "Running", Gives | Using], Transaction[Any, Any]]
 
 
 class Running:
@@ -164,7 +164,7 @@ class Running:
         if self._lend is not None and not self.lent:
             self._lend(self)
 
-    def begin(self, job: Job, gives: Gives) -> Transaction[Any, Any]:
+    def begin(self, job: Job, gives: Gives | Using) -> Transaction[Any, Any]:
         """Open a transaction that completes this attempt's job."""
         return self._begin(job, self, gives)
 

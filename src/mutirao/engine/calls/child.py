@@ -42,7 +42,7 @@ from mutirao.engine.calls.resources import mend_standard_streams
 from mutirao.engine.calls.spawning import end_with_group, lead_group
 from mutirao.engine.calls.task_lookup import find_task
 from mutirao.errors import InvalidArguments, WrongState
-from mutirao.model.jobs.job import Claim, Gives, Home, Job
+from mutirao.model.jobs.job import Claim, Gives, Home, Job, Using
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.tasks.task import Task
 
@@ -217,7 +217,7 @@ def _end_fork(error: BaseException | None) -> NoReturn:
     os._exit(code if isinstance(code, int) else int(code is not None))
 
 
-def _no_transaction(job: Job, gives: Gives) -> Any:
+def _no_transaction(job: Job, gives: Gives | Using) -> Any:
     raise WrongState(
         f"job {job.id} runs in a process of its own, where job.transaction() cannot be had; use"
         " a plain handler without process=True, or make the work idempotent"

@@ -40,7 +40,7 @@ from mutirao.errors import (
 )
 from mutirao.log import log
 from mutirao.model.brokers.foreign import Decode
-from mutirao.model.jobs.job import Gives, Job
+from mutirao.model.jobs.job import Gives, Job, Using
 from mutirao.model.jobs.retry import Dead
 from mutirao.model.schedules.schedule import Schedule
 from mutirao.ports import Transport
@@ -324,7 +324,7 @@ class NoRow(WrongState, Dead):
     """A message has no row that a transaction could complete: no attempt will find one."""
 
 
-def refuse_to_begin(job: Job, running: Running, gives: Gives) -> NoReturn:
+def refuse_to_begin(job: Job, running: Running, gives: Gives | Using) -> NoReturn:
     """Raise NoRow, which makes the job dead at once: each attempt would end like this one."""
     raise NoRow(
         f"job {job.id} ({job.task}) is by broker alone, and is completed by no transaction; open"

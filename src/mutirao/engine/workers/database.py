@@ -36,7 +36,7 @@ from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.shared import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log
-from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Wake
+from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake
 from mutirao.ports import Notifier, Store
 
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
@@ -348,7 +348,7 @@ class Worker(Service):
         self._dispatcher.drop_unstarted()
         self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))
 
-    def _begin(self, job: Job, running: Running, gives: Gives) -> Transaction[Any, Any]:
+    def _begin(self, job: Job, running: Running, gives: Gives | Using) -> Transaction[Any, Any]:
         return self._store.transaction(job, running, gives=gives)
 
 

@@ -1,12 +1,156 @@
-"""The backend for `TASKS`: `django.tasks` on the jobs of the project's application."""
+"""The backend for `TASKS`: `django.tasks` on the jobs of the project's application.
 
-from mutirao.integrations.django.compat import BaseTaskBackend
+TASKS = {"default": {"BACKEND": "mutirao.integrations.django.MutiraoBackend"}}
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django.db import connections
+from django.db.models import Model
+from django.utils import timezone
+
+from mutirao.integrations.django.compat import (
+    BaseTaskBackend,
+    TaskResult,
+    TaskResultStatus,
+    normalize_json,
+    task_enqueued,
+)
+from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed
+from mutirao.integrations.django.project import DjangoMutirao, application
+from mutirao.integrations.django.results import Results
+from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 
 
 class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
-    """Enqueues tasks of `django.tasks` as jobs."""
+    """Enqueues tasks of `django.tasks` as jobs, in the transaction that is open.
 
+    Of a higher `priority` run first, as Django has it; that of jobs is its negative.
+
+    `OPTIONS`, all of which may be left out:
+        database: the alias of the connection that jobs are written through; that of the
+            application otherwise.
+        retry, timeout, limit, keep_result, … : for all tasks; see `mutirao.TaskTerms`.
+        tasks: the same for single tasks, by their paths: `{"shop.tasks.send": {"timeout": 5}}`.
+    """
+
+    task_class = MutiraoTask
     supports_defer = True
     supports_async_task = True
     supports_get_result = True
     supports_priority = True
+
+    def __init__(self, alias: str, params: dict[str, Any]) -> None:
+        """Set the parts; Django makes one for each thread, so nothing is opened."""
+        super().__init__(alias, params)
+        check_options(self.options, f"TASKS[{alias!r}]['OPTIONS']")
+
+    def validate_task(self, task: Any) -> None:
+        """Check a task as Django does, and register it: workers find it under its path.
+
+        Raises:
+            InvalidTask: Django's; the task cannot be one.
+            mutirao.errors.InvalidTask, InvalidJob, InvalidLimit: its options cannot be.
+        """
+        super().validate_task(task)
+        self.native(task)
+
+    def native(self, task: Any) -> Performed:
+        """Return the native task that runs the jobs of one of `django.tasks`."""
+        app = application()
+        known = app.performed.get(task.module_path)
+        if known is None or known.of.func is not task.func:  # its module was loaded anew
+            known = Performed(app, task, self.options)
+            app.perform(known)
+        return known
+
+    def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Enqueue a call, in the transaction of Django's connection if it has one.
+
+        Raises:
+            InvalidTask: Django's; the task cannot be one.
+            TypeError: an argument is no plain JSON, as Django has it.
+            InvalidArguments: the arguments do not fit the function.
+        """
+        self.validate_task(task)
+        plain_args, plain_kwargs = _plain(args, kwargs)
+        app, native = application(), self.native(task)
+        given = native.signature.encode(tuple(plain_args), plain_kwargs)
+        call = native.using(**self._call_terms(task, native, plain_args, plain_kwargs))
+        alias = self.options.get("database")
+        conn = None if alias is None else connections[alias]
+        handle = app.submit(call.template.with_args(given), conn)
+        result = TaskResult(
+            task=task,
+            id=str(handle.id),
+            status=TaskResultStatus.READY,
+            enqueued_at=timezone.now(),
+            started_at=None,
+            last_attempted_at=None,
+            finished_at=None,
+            args=plain_args,
+            kwargs=plain_kwargs,
+            backend=self.alias,
+            errors=[],
+            worker_ids=[],
+        )
+        task_enqueued.send(type(self), task_result=result)
+        return result
+
+    def get_result(self, result_id: str) -> Any:
+        """Return how a job stands.
+
+        Raises:
+            TaskResultDoesNotExist: there is no such job, or it was pruned.
+        """
+        app: DjangoMutirao = application()
+        alias = self.options.get("database") or app.alias
+        return Results(alias, app.conf.schema).read(str(result_id), self)
+
+    def _call_terms(
+        self, task: Any, native: Performed, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        metadata: dict[str, Any] = {}
+        if args:
+            metadata[POSITIONAL] = len(args)
+        if self.alias != native.of.backend:
+            metadata[BACKEND] = self.alias
+        terms = {
+            "queue": task.queue_name,
+            "priority": -int(task.priority),
+            "run_at": _aware(task.run_after),
+            "metadata": metadata or None,
+        }
+        for name in OF_CALLS:
+            if (value := term(task, self.options, name)) is not None:
+                terms[name] = value
+        if "key" in terms:
+            named = dict(zip(native.places, args, strict=False)) | {**kwargs}
+            terms["key"] = terms["key"].format_map(named)
+        return terms
+
+
+def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    """Return arguments as Django's rule makes them plain.
+
+    Raises:
+        TypeError: one is no plain JSON.
+    """
+    try:
+        return normalize_json(list(args)), normalize_json(dict(kwargs))
+    except TypeError as unfit:
+        models = [each for each in (*args, *kwargs.values()) if isinstance(each, Model)]
+        if not models:
+            raise
+        name = type(models[0]).__name__
+        raise TypeError(
+            f"{unfit}: an argument is a {name}, whose row may be another one when the job runs;"
+            f" pass its pk, and have the task get the {name} by it"
+        ) from unfit
+
+
+def _aware(moment: Any) -> Any:
+    if moment is None or timezone.is_aware(moment):
+        return moment
+    return timezone.make_aware(moment)

@@ -1,13 +1,18 @@
 """The one application of a Django project, made when it is first needed."""
 
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from django.db import connections
 
 from mutirao.app import Mutirao
 from mutirao.integrations.django import conf
+from mutirao.integrations.django.atomic import DjangoConnections
 from mutirao.integrations.django.databases import chosen_alias, engine_of
+from mutirao.integrations.django.handler_connections import around_coroutines, around_functions
+
+if TYPE_CHECKING:
+    from mutirao.integrations.django.performing import Performed
 
 
 class DjangoMutirao(Mutirao):
@@ -25,8 +30,23 @@ class DjangoMutirao(Mutirao):
 
     def __init__(self, settings: conf.Conf) -> None:
         self.conf = settings
+        self.performed: dict[str, Performed] = {}  # the tasks of django.tasks, by their paths
         self.alias = chosen_alias(settings.database)
         super().__init__(engine=engine_of(self.alias), **settings.of_application())
+        self.use_connections(DjangoConnections(self.alias))
+        self.around_handler(around_functions)
+        self.around_handler(around_coroutines)
+
+    def perform(self, task: "Performed") -> None:
+        """Register a task of `django.tasks`, in place of one whose module was loaded anew.
+
+        Raises:
+            InvalidTask: a native one has that name.
+        """
+        if task.name in self.performed:
+            del self._tasks[task.name]
+        self.register(task)
+        self.performed[task.name] = task
 
     @property
     def connection(self) -> Any:

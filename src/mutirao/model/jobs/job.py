@@ -124,6 +124,12 @@ Report = Callable[[Claim, float, float | None, str | None], None]  # done, of, n
 Gives = Literal["session", "connection", "driver"]
 
 
+class Using(NamedTuple):
+    """What else it may give: a connection of the program's own, by the name that it has there."""
+
+    alias: str
+
+
 class Transaction(
     AbstractContextManager[Sync, None], AbstractAsyncContextManager[Async, None], Protocol
 ):
@@ -196,7 +202,7 @@ class Job(JobFacts):
         claim: Claim,
         max_attempts: int,
         timeout: float | None,
-        begin: Callable[["Job", Gives], "Transaction[Any, Any]"],
+        begin: Callable[["Job", Gives | Using], "Transaction[Any, Any]"],
         report: "Report | None" = None,
         keep: "Keep | None" = None,
         shall_end: Callable[[], bool] | None = None,
@@ -289,8 +295,10 @@ class Job(JobFacts):
     ) -> "Transaction[Connection, AsyncConnection]": ...
     @overload
     def transaction(self, *, connection: Literal[True]) -> "Transaction[Any, Any]": ...
+    @overload
+    def transaction(self, *, using: str) -> "Transaction[Any, Any]": ...
     def transaction(
-        self, *, session: bool = True, connection: bool = False
+        self, *, session: bool = True, connection: bool = False, using: str | None = None
     ) -> "Transaction[Any, Any]":
         """Open a transaction whose commit also completes this job.
 
@@ -301,12 +309,19 @@ class Job(JobFacts):
         `sqlite3.Connection`, or psycopg2's `connection`. The writes, the jobs enqueued through it
         and the job's success are in one commit, or none of them is.
 
+        In a Django project, `using="default"` is `transaction.atomic(using="default")` on the
+        handler's own connection, which it gives: whatever the handler does with Django's ORM is in
+        the commit that completes the job.
+
         Raises:
             StaleRun: on leaving the block, if the job was taken from this attempt meanwhile;
                 everything is rolled back.
-            WrongState: the handler runs in another process. With `connection=True` also at
+            WrongState: the handler runs in another process; or `using` is given where the program
+                has no connections of its own. With `connection=True` also at
                 `commit` and `rollback` inside, and on leaving the block if it is ended already.
         """
+        if using is not None:
+            return self._begin(self, Using(using))
         sqlalchemy: Gives = "session" if session else "connection"
         return self._begin(self, "driver" if connection else sqlalchemy)
 

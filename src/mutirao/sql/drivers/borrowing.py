@@ -177,10 +177,6 @@ def _sqlite_is_closed(raw: Any) -> bool:
     return False
 
 
-def _mysql_is_closed(raw: Any) -> bool:
-    return not raw.open
-
-
 def _of(kind: str, take: Callable[[Any], Any]) -> Adapting[Any]:
     module, _, name = kind.rpartition(".")
     return Adapting(module, name, take)
@@ -203,8 +199,11 @@ _WAYS = Kinds[_Way](
             "pysqlite", cursor=_plain_rows, begin=_begin_sqlite, closed=_sqlite_is_closed
         ),
     ),
-    _of("pymysql.Connection", lambda _: _Way("pymysql", closed=_mysql_is_closed)),
-    _of("MySQLdb.connections.Connection", lambda _: _Way("mysqldb", closed=_mysql_is_closed)),
+    _of("pymysql.Connection", lambda _: _Way("pymysql", closed=lambda raw: not raw.open)),
+    _of(
+        "MySQLdb.connections.Connection",
+        lambda _: _Way("mysqldb", closed=lambda raw: not raw.open),
+    ),
 )
 _BENEATH = Kinds[Any](
     _of("sqlalchemy.Connection", _of_sqlalchemy),

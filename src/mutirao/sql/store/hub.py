@@ -8,6 +8,7 @@ those.
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Any
 
 from sqlalchemy import event
@@ -114,6 +115,7 @@ class AnnouncingStore(SqlStore):
             where[0], hub=self.hub, pool_size=connections, within=within, schema=where[1]
         )
         other.engines.share_with(self.engines)
+        other.program = self.program
         return other
 
     def elsewhere(
@@ -135,6 +137,7 @@ class AnnouncingStore(SqlStore):
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs, and announce them once they are committed."""
+        conn = self._through(conn)
         if not self.hub.listens:
             return super().enqueue(jobs, conn)
         seen = Gathered()
@@ -144,6 +147,8 @@ class AnnouncingStore(SqlStore):
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs, and announce them once they are committed."""
+        if conn is None and (program := self._writes_through()) is not None:
+            return await program.call(self.enqueue, jobs)
         if not self.hub.listens:
             return await super().aenqueue(jobs, conn)
         seen = Gathered()
@@ -153,12 +158,15 @@ class AnnouncingStore(SqlStore):
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Write a graph, and announce it once it is committed."""
+        conn = self._through(conn)
         ids = super().enqueue_graph(plan, conn)
         self._announce_graph(plan, conn)
         return ids
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Write a graph, and announce it once it is committed."""
+        if conn is None and (program := self._writes_through()) is not None:
+            return await program.call(self.enqueue_graph, plan)
         ids = await super().aenqueue_graph(plan, conn)
         self._announce_graph(plan, conn)
         return ids
@@ -254,6 +262,9 @@ class AnnouncingStore(SqlStore):
             seen.announce_to(self.hub)
         elif (kind := _SESSIONS.of(conn)) is not None:
             _announce_at_commit(kind.adapt(conn), self.hub, seen)
+        elif hasattr(conn, "on_commit"):  # Django's
+            django: Any = conn
+            django.on_commit(partial(seen.announce_to, self.hub), robust=True)
 
     def _announce_graph(self, plan: Plan, conn: object | None) -> None:
         if self.hub.listens:

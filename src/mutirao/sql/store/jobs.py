@@ -24,12 +24,15 @@ from mutirao.model.jobs.job import (
     NewWorker,
     OutcomeKind,
     Transaction,
+    Using,
 )
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports import Attempt, Notifier
+from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
+from mutirao.sql.connections.program import ProgramTransaction, program_of
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
@@ -70,6 +73,9 @@ class SqlStore(
 ):
     """The jobs in a SQL database.
 
+    `program`: the connections of the program, through which jobs go that are given none; None: the
+    store uses its own.
+
     Parameters:
         database: where it is: a URL, or an engine of the application.
         pool_size: connections kept open for each event loop.
@@ -85,6 +91,7 @@ class SqlStore(
         within: float | None = None,
         schema: str | None = None,
     ) -> None:
+        self.program: ProgramConnections | None = None
         self.engines = Engines(database, pool_size, schema=schema)
         self._dialect = self.engines.dialect
         self._rules = self._dialect.rules
@@ -108,6 +115,7 @@ class SqlStore(
             engines.database, pool_size=connections, within=within, schema=engines.schema
         )
         other.engines.share_with(engines)
+        other.program = self.program
         return other
 
     def elsewhere(self, url: str, connections: int, *, within: float | None = None) -> "SqlStore":
@@ -148,8 +156,8 @@ class SqlStore(
     # Enqueueing
 
     def enqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
-        """Write jobs through `conn`, or in a short transaction of their own."""
-        if conn is not None:
+        """Write jobs through `conn`, the program's connection, or in a transaction of their own."""
+        if (conn := self._through(conn)) is not None:
             return self._intake.enqueue(jobs, conn)
         if is_one(jobs):
             return self._runner.alone_sync(self._intake.steps(jobs))
@@ -157,7 +165,9 @@ class SqlStore(
             return self._runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
-        """Write jobs through an asynchronous `conn`, or in a short transaction of their own."""
+        """Write jobs through an asynchronous `conn`, or as `enqueue` does."""
+        if conn is None and (program := self._writes_through()) is not None:
+            return await program.call(self.enqueue, jobs)
         if conn is not None:
             return await self._intake.aenqueue(jobs, conn)
         if is_one(jobs):
@@ -166,16 +176,27 @@ class SqlStore(
             return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
-        """Write a graph through `conn`, or in a short transaction of its own."""
-        if conn is not None:
+        """Write a graph through `conn`, the program's connection, or a transaction of its own."""
+        if (conn := self._through(conn)) is not None:
             return self._intake.enqueue_graph(plan, conn)
         return self._runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
-        """Write a graph through an asynchronous `conn`, or in a short transaction of its own."""
+        """Write a graph through an asynchronous `conn`, or as `enqueue_graph` does."""
+        if conn is None and (program := self._writes_through()) is not None:
+            return await program.call(self.enqueue_graph, plan)
         if conn is not None:
             return await self._intake.aenqueue_graph(plan, conn)
         return await self._runner.run(lambda own: self._intake.enqueue_graph(plan, own))
+
+    def _through(self, conn: object | None) -> object | None:
+        """Return the connection that jobs are written through; None: one of the store's own."""
+        program = self._writes_through()
+        return program.current() if conn is None and program is not None else conn
+
+    def _writes_through(self) -> ProgramConnections | None:
+        """Return the program's connections, if jobs that are given none go through them."""
+        return self.program
 
     # Workers
 
@@ -351,8 +372,18 @@ class SqlStore(
 
     # Handlers, people and dashboards
 
-    def transaction(self, job: Job, attempt: Attempt, *, gives: Gives) -> Transaction[Any, Any]:
-        """Open a transaction whose commit completes a job."""
+    def transaction(
+        self, job: Job, attempt: Attempt, *, gives: Gives | Using
+    ) -> Transaction[Any, Any]:
+        """Open a transaction whose commit completes a job.
+
+        Raises:
+            WrongState: it is to be on a connection of the program, which has none of its own.
+        """
+        if isinstance(gives, Using):
+            program = program_of(self.program, job, gives)
+            block = program.transaction(gives.alias)
+            return ProgramTransaction(self.engines, (job, attempt), self._finish, program, block)
         finish, kind = self._finish, CompletingTransaction
         if gives == "driver" and self.engines.lends_directly and not is_awaited(job):
             kind = DirectTransaction

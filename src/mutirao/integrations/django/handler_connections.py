@@ -1,0 +1,43 @@
+"""Around each handler: Django's connections are closed as they are around a request.
+
+A worker has no requests, so nothing else closes what has become too old, or has broken while the
+worker slept. It happens where the handler runs: in its thread, or in its child process.
+
+The synchronous calls of a coroutine, such as those of the ORM, have a thread of their own for each
+attempt, as those of a request under ASGI: in a shared one they would be in the transaction of
+another handler.
+"""
+
+from collections.abc import AsyncIterator, Iterator
+
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.db import connections, reset_queries
+
+from mutirao.model.jobs.job import Job
+
+
+def close_old() -> None:
+    """Close what is broken or too old; leave what is in a transaction, such as a test's."""
+    for each in connections.all(initialized_only=True):
+        if not each.in_atomic_block:
+            each.close_if_unusable_or_obsolete()
+
+
+def around_functions(job: Job) -> Iterator[None]:
+    """Stand around each plain function."""
+    close_old()
+    try:
+        yield
+    finally:
+        close_old()
+        reset_queries()
+
+
+async def around_coroutines(job: Job) -> AsyncIterator[None]:
+    """Stand around each coroutine."""
+    async with ThreadSensitiveContext() as own:
+        try:
+            yield
+        finally:
+            if own in SyncToAsync.context_to_thread_executor:  # it has made such a call
+                await sync_to_async(connections.close_all, thread_sensitive=True)()

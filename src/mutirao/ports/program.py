@@ -1,0 +1,35 @@
+"""The connections that a program's framework keeps, such as Django's, as a protocol.
+
+Where an application knows them, jobs belong to the transaction that the program has open, also
+those that are given no `conn=`.
+"""
+
+from collections.abc import Callable
+from typing import Any, ParamSpec, Protocol, TypeVar
+
+from mutirao.model.jobs.job import Transaction
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class ProgramConnections(Protocol):
+    """The connections of a program."""
+
+    def current(self) -> object:
+        """Return the connection to the database with the jobs, of the calling thread."""
+        ...
+
+    async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call a function where a coroutine's synchronous calls of the database happen."""
+        ...
+
+    def transaction(self, alias: str) -> Transaction[Any, Any]:
+        """Return a transaction on the connection of that name, which it gives.
+
+        Raises:
+            WrongState: entering it, if there is none of that name, or a transaction is open there,
+                whose end would decide. Leaving it without an error, if it was rolled back all the
+                same.
+        """
+        ...
