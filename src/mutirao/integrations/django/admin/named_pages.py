@@ -20,6 +20,11 @@ from mutirao.model.limits.limits import Limit
 class ClientForm(forms.ModelForm):  # type: ignore[misc]
     """A form whose values the client checks, and writes, when it is saved."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        for name, field in self.fields.items():
+            field.required = not self.instance._meta.get_field(name).null
+
     def clean(self) -> dict[str, Any]:
         """Have the client do it; what it refuses is shown above the form."""
         given: dict[str, Any] = super().clean()
@@ -116,13 +121,16 @@ class SchedulePage(NamedPage):
         self.each(request, queryset, "resumed", lambda c, row: c.schedules.aresume(row.name))
 
 
+_NUMBERS = ("most", "per", "burst")
+
+
 class LimitForm(ClientForm):
     """The numbers of a limit."""
 
     def write(self, changed: dict[str, Any]) -> None:
         """Put the limit anew, with what was changed."""
         row = self.instance
-        numbers = {name: changed.get(name, getattr(row, name)) for name in self.Meta.fields}
+        numbers = {name: changed.get(name, getattr(row, name)) for name in _NUMBERS}
         limit = Limit(**numbers, by=row.by, name=row.name)
         perform(lambda client: client.limits.aput(limit, queue=row.queue, task=row.task))
 
@@ -130,14 +138,14 @@ class LimitForm(ClientForm):
         """The values that may be changed."""
 
         model = models.Limit
-        fields = ("most", "per", "burst")
+        fields = _NUMBERS
 
 
 class LimitPage(NamedPage):
     """The limits and pauses; of one by an argument, a row for each value that is in use."""
 
     form = LimitForm
-    editable = LimitForm.Meta.fields
+    editable = _NUMBERS
     list_display = ("name", "queue", "task", "by", "key", "most", "per", "paused", "running",
                     "parked")  # fmt: skip
     list_filter = ("paused", "origin")
