@@ -6,6 +6,7 @@ import re
 import sys
 import unittest
 from typing import Any
+from urllib.parse import urlencode
 
 from tests.integration.django_data.djproject import set_up
 
@@ -76,7 +77,7 @@ class Cases:
         def shown(query: str) -> list[int]:
             page = client.get(f"{LIST}?{query}")
             assert page.status_code == 200
-            return [int(each) for each in re.findall(r'job/(\d+)/change', page.content.decode())]
+            return [int(each) for each in re.findall(r"job/(\d+)/change", page.content.decode())]
 
         assert shown("")[:3] == [waiting, done, dead]
         assert shown("state=dead")[0] == dead
@@ -195,6 +196,41 @@ class Cases:
         app.endpoints.remove("shop")
         for name in ("worker", "graph", "action", "subscription"):
             assert staff(f"view_{name}").get(f"/admin/mutirao/{name}/").status_code == 200
+
+
+class Dashboard(unittest.TestCase):
+    """The dashboard in the project's URLs."""
+
+    def test_who_sees_it(self) -> None:
+        """Staff who may see jobs; others are sent to sign in, or refused."""
+        assert "login" in Client().get("/jobs/").headers["Location"]
+        assert staff().get("/jobs/").status_code == 403
+        guest = User.objects.create_user("guest")
+        guest.user_permissions.add(Permission.objects.get(codename="view_job"))
+        client = Client()
+        client.force_login(guest)
+        assert client.get("/jobs/").status_code == 403
+        assert staff("view_job").get("/jobs/").status_code == 200
+        assert 'href="/jobs/"' in staff("view_job").get(LIST).content.decode()
+
+    def test_its_pages_and_forms(self) -> None:
+        """Pages, assets and commands work beneath the prefix, as far as permissions reach."""
+        id = send.using(delay=3600).enqueue(1).id
+        acting = ("view_job", *(f"{each}_job" for each in ("retry", "cancel", "redrive", "change")))
+        form = urlencode({"id": str(id), "back": f"/jobs/jobs/{id}"})
+        sent = "application/x-www-form-urlencoded"
+        for client, state in ((staff("view_job"), "scheduled"), (staff(*acting), "cancelled")):
+            page = client.get(f"/jobs/jobs/{id}")
+            assert page.status_code == 200, page.content
+            [asset] = re.findall(r'href="(/jobs/assets/[^"]+\.css)"', page.content.decode())[:1]
+            assert client.get(asset).headers["Content-Type"].startswith("text/css")
+            client.post("/jobs/act/cancel", form, sent, headers={"sec-fetch-site": "same-origin"})
+            assert Job.objects.get(id=id).state == state
+        foreign = {"sec-fetch-site": "cross-site"}
+        assert (
+            staff(*acting).post("/jobs/act/cancel", form, sent, headers=foreign).status_code == 403
+        )
+        assert staff(*acting).get("/jobs/nowhere").status_code == 404
 
 
 class InATransaction(Cases, TestCase):  # type: ignore[misc]

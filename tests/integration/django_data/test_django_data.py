@@ -35,3 +35,9 @@ def _empty(request: pytest.FixtureRequest, kind: str, nth: int) -> str:
 def test_migrations_and_models(request: pytest.FixtureRequest, kind: str) -> None:
     """Both roads lead to the same tables, and the ORM reads the views."""
     assert run(request, "model_cases", kind, 3) == 14
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_the_admin(request: pytest.FixtureRequest, kind: str) -> None:
+    """Lists, actions and forms, as the models' permissions allow; and the dashboard beside it."""
+    assert run(request, "admin_cases", kind, 1) == 18

@@ -5,6 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from django.contrib import admin
-from django.urls import URLPattern, URLResolver, path
+from django.urls import URLPattern, URLResolver, include, path
 
-urlpatterns: list[Any | URLPattern | URLResolver] = [path("admin/", admin.site.urls)]
+urlpatterns: list[Any | URLPattern | URLResolver] = [
+    path("admin/", admin.site.urls),
+    path("jobs/", include("mutirao.integrations.django.urls")),
+]

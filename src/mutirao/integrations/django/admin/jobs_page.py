@@ -14,11 +14,17 @@ from django import forms
 from django.contrib import admin, messages
 from django.http import HttpResponse
 from django.template.response import TemplateResponse
+from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 
 from mutirao.errors import InvalidFilter, MutiraoError
 from mutirao.integrations.django.acting import perform
-from mutirao.integrations.django.admin.read_page import ReadPage, action, column
+from mutirao.integrations.django.admin.read_page import (
+    ReadPage,
+    action,
+    column,
+    outside_requests_transaction,
+)
 from mutirao.integrations.django.project import application
 from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, AuditRecord
 from mutirao.model.blanking import Blanking
@@ -105,6 +111,17 @@ class JobPage(ReadPage):
         ("Attempts", {"fields": ("attempt", "max_attempts", "timeout", "worker", "attempts")}),
         ("Whose", {"fields": ("key", "tags", "tenant", "group", "redrive_of", "graph", "stage")}),
     )
+
+    change_list_template = "admin/mutirao/jobs.html"
+
+    @outside_requests_transaction
+    def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
+        """Show the list, with a link to the dashboard where the project has that in its URLs."""
+        try:
+            dashboard = reverse("mutirao:dashboard", kwargs={"path": ""})
+        except NoReverseMatch:
+            dashboard = None
+        return super().changelist_view(request, {"dashboard": dashboard, **(extra_context or {})})
 
     # Which jobs
 
