@@ -41,3 +41,9 @@ def test_migrations_and_models(request: pytest.FixtureRequest, kind: str) -> Non
 def test_the_admin(request: pytest.FixtureRequest, kind: str) -> None:
     """Lists, actions and forms, as the models' permissions allow; and the dashboard beside it."""
     assert run(request, "admin_cases", kind, 1) == 18
+
+
+@pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
+def test_system_checks(request: pytest.FixtureRequest, kind: str) -> None:
+    """What is wrong with a project is said by `manage.py check`."""
+    assert run(request, "check_cases", kind, 1) == 7

@@ -77,4 +77,4 @@ def _lent(app: Any) -> Iterator[Client]:
     try:
         yield Client(app, store)
     finally:
-        store.borrowed.give_back()
+        at_once(store.close())

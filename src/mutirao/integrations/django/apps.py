@@ -1,8 +1,11 @@
 """The app of `INSTALLED_APPS`: label `mutirao`."""
 
 from django.apps import AppConfig
+from django.db.models.signals import pre_migrate
 from django.utils.module_loading import autodiscover_modules
 
+from mutirao.integrations.django import checks
+from mutirao.integrations.django.operations import prepare_file
 from mutirao.integrations.django.project import application
 
 
@@ -15,5 +18,7 @@ class MutiraoConfig(AppConfig):  # type: ignore[misc]
     default_auto_field = "django.db.models.BigAutoField"
 
     def ready(self) -> None:
-        """Import the modules with tasks, when all models are there."""
+        """Import the modules with tasks, when all models are there; register checks."""
+        checks.register()
+        pre_migrate.connect(prepare_file, dispatch_uid="mutirao")
         autodiscover_modules(*application().conf.modules)

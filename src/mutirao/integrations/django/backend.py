@@ -10,6 +10,7 @@ from django.db import connections
 from django.db.models import Model
 from django.utils import timezone
 
+from mutirao.integrations.django.checks import of_backend
 from mutirao.integrations.django.compat import (
     BaseTaskBackend,
     TaskResult,
@@ -107,6 +108,10 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         app: DjangoMutirao = application()
         alias = self.options.get("database") or app.alias
         return Results(alias, app.conf.schema).read(str(result_id), self)
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return what is wrong with its entry of TASKS."""
+        return [*super().check(**kwargs), *of_backend(self)]
 
     def _call_terms(
         self, task: Any, native: Performed, args: Sequence[Any], kwargs: Mapping[str, Any]

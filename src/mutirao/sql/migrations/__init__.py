@@ -28,6 +28,7 @@ from mutirao.sql.registry import TABLES_ONLY, derivation, dialect_named, dialect
 from mutirao.sql.schema.version import (
     REVISIONS,
     VERSION_TABLE,
+    check,
     current,
     head,
     refuse_unfit,
@@ -124,6 +125,20 @@ def _bring(connection: Connection, context: MigrationContext, revision: str) -> 
     if revision == head():
         connection.execute(signing(dialect_of(connection.dialect)))
     return True
+
+
+def check_within(conn: object) -> None:
+    """Raise what is wrong with the tables in the database of a caller's connection.
+
+    Parameters:
+        conn: a driver's own connection, as for `upgrade_within`, which finds the tables.
+
+    Raises:
+        SchemaMissing, SchemaTooOld, SchemaTooNew, SchemaDiffers: they do not fit the package.
+        StoreError: the database refused a statement.
+    """
+    with translate_errors(), lent_connection(Lent(conn)) as connection:
+        check(connection)
 
 
 def prepare_file(conn: object) -> None:
