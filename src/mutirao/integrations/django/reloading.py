@@ -19,6 +19,7 @@ from django.utils import autoreload
 
 CHANGED = 3  # the exit status that asks for a new start, as Django's
 _LOOK_AGAIN = 0.5  # seconds
+Code = dict[Path, float]
 
 
 def reloaded(run: Callable[[], Any]) -> Any:
@@ -58,6 +59,11 @@ def _watched(run: Callable[[], Any]) -> Any:
     sys.exit(CHANGED if changed else status)
 
 
+def _code() -> Code:
+    """Return the files of code, with the moments of their last changes."""
+    return dict(autoreload.StatReloader().snapshot_files())
+
+
 class _Parent:
     """Starts the process of the worker again and again; passes a signal on."""
 
@@ -71,10 +77,11 @@ class _Parent:
             signal.signal(each, self._pass_on)
         try:
             while True:
+                code = _code()  # before it is loaded: a change from then on is news
                 status = self._once()
                 if self._stopped.is_set() or status == 0:
                     return status
-                if status != CHANGED and not self._changed(status):
+                if status != CHANGED and not self._changed(code, status):
                     return status
         finally:
             for number, handler in before.items():
@@ -89,13 +96,11 @@ class _Parent:
             self._child.terminate()
         return self._child.wait()
 
-    def _changed(self, status: int) -> bool:
+    def _changed(self, code: Code, status: int) -> bool:
         """Wait for a change after a start that failed; return False if there is none any more."""
         sys.stderr.write(f"the worker ended with status {status}; it starts again after a change\n")
-        reloader = autoreload.StatReloader()
-        before = dict(reloader.snapshot_files())
         while not self._stopped.wait(_LOOK_AGAIN):
-            if dict(reloader.snapshot_files()) != before:
+            if _code() != code:
                 return True
         return False
 
