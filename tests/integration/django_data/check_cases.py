@@ -90,9 +90,10 @@ class Checks(unittest.TestCase):
         if connection.vendor != "sqlite":
             return
         assert not {"mutirao.W005", "mutirao.W006"} & found().keys()
-        connection.transaction_mode = None
+        options = connection.settings_dict["OPTIONS"]
+        before = options.pop("transaction_mode")
         assert "'transaction_mode': 'IMMEDIATE'" in found()["mutirao.W005"]
-        connection.transaction_mode = "IMMEDIATE"
+        options["transaction_mode"] = before
         name = connection.settings_dict["NAME"]
         connection.settings_dict["NAME"] = ":memory:"
         assert "Name a file" in found()["mutirao.W006"]

@@ -113,7 +113,7 @@ def _of_sqlite() -> Iterator[checks.CheckMessage]:
             hint="Name a file.",
             id="mutirao.W006",
         )
-    elif getattr(connection, "transaction_mode", None) not in ("IMMEDIATE", "EXCLUSIVE"):
+    elif _begins(connection) not in ("IMMEDIATE", "EXCLUSIVE"):
         yield checks.Warning(
             f"DATABASES[{alias!r}] is SQLite without transaction_mode: a transaction that reads"
             " before it enqueues fails with 'database is locked' when a worker has written"
@@ -121,6 +121,10 @@ def _of_sqlite() -> Iterator[checks.CheckMessage]:
             hint="Add 'OPTIONS': {'transaction_mode': 'IMMEDIATE', 'timeout': 30}.",
             id="mutirao.W005",
         )
+
+
+def _begins(connection: Any) -> str:
+    return str(connection.settings_dict["OPTIONS"].get("transaction_mode")).upper()
 
 
 def _of_tasks() -> Iterator[checks.CheckMessage]:

@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -18,6 +19,7 @@ from typing import Any
 from django.utils import autoreload
 
 CHANGED = 3  # the exit status that asks for a new start, as Django's
+_SINCE = "_MUTIRAO_CODE_SINCE"  # of ours to the process that we start: when that was
 _LOOK_AGAIN = 0.5  # seconds
 Code = dict[Path, float]
 
@@ -47,9 +49,18 @@ def _watched(run: Callable[[], Any]) -> Any:
 
     autoreload.file_changed.connect(stop, dispatch_uid="mutirao")
     reloader = autoreload.get_reloader()
-    threading.Thread(
-        target=reloader.run, args=(threading.main_thread(),), name="mutirao-reloader", daemon=True
-    ).start()
+
+    def watch() -> None:
+        since = float(os.environ.get(_SINCE, "inf"))
+        for (
+            path,
+            changed_at,
+        ) in _code().items():  # before the reloader has looked for the first time
+            if since < changed_at <= time.time():
+                stop(reloader, path)
+        reloader.run(threading.main_thread())
+
+    threading.Thread(target=watch, name="mutirao-reloader", daemon=True).start()
     try:
         status = run()
     except SystemExit as ended:
@@ -89,7 +100,7 @@ class _Parent:
 
     def _once(self) -> int:
         command = autoreload.get_child_arguments()
-        env = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true"}
+        env = {**os.environ, autoreload.DJANGO_AUTORELOAD_ENV: "true", _SINCE: str(time.time())}
         # In a group of its own: Ctrl-C reaches it once, through us.
         self._child = subprocess.Popen(command, env=env, process_group=0)  # noqa: S603 (ourselves)
         if self._stopped.is_set():
