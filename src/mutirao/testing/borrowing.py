@@ -32,7 +32,8 @@ class BorrowingStore(SqlStore):
         engines, program = own.engines, own.program
         super().__init__(engines.database, schema=engines.schema)
         self.borrowed = Borrowed(conn, engines.dialect.intake.database)
-        self.engines = BorrowedEngines(engines.database, engines.schema, self.borrowed)
+        self._borrowing = BorrowedEngines(engines.database, engines.schema, self.borrowed)
+        self.engines = self._borrowing
         self._run_by(InCallersThread(self.engines))
         self.program = program
 
@@ -46,4 +47,5 @@ class BorrowingStore(SqlStore):
 
     async def close(self) -> None:
         """Leave the connection to its caller, open and in its transaction."""
+        self._borrowing.put_back()
         self.borrowed.give_back()

@@ -23,7 +23,7 @@ from mutirao.model.limits.limits import Settled
 from mutirao.ports import Attempt
 from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.connections.program import program_of
+from mutirao.sql.connections.program_transaction import program_of
 from mutirao.sql.connections.runner import Runner
 from mutirao.sql.schema.tables import live
 from mutirao.sql.statements import inbox, job_admin

@@ -20,7 +20,7 @@ from mutirao.integrations.django.compat import (
 )
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed
 from mutirao.integrations.django.project import DjangoMutirao, application
-from mutirao.integrations.django.results import Results
+from mutirao.integrations.django.results import TaskResults
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 
 
@@ -107,7 +107,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         """
         app: DjangoMutirao = application()
         alias = self.options.get("database") or app.alias
-        return Results(alias, app.conf.schema).read(str(result_id), self)
+        return TaskResults(alias, app.conf.schema).read(str(result_id), self)
 
     def check(self, **kwargs: Any) -> list[Any]:
         """Return what is wrong with its entry of TASKS."""

@@ -4,7 +4,7 @@ Workers have connections of their own, beside Django's. Each is opened with what
 connect with at that moment: a password that changes, an option, the name of a test's database.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from django.core.exceptions import ImproperlyConfigured
@@ -17,16 +17,30 @@ from sqlalchemy import URL, Engine, create_engine, event
 _IN_MEMORY = "file:memorydb_mutirao?mode=memory&cache=shared"
 
 
-class JobRow:
-    """Stands for the rows of jobs before `DATABASE_ROUTERS`, which may be asked before models."""
+# What Django's connections would convert by their settings comes as text, and in UTC.
+_TEXTS = dict.fromkeys(("args", "metadata", "result"), "CAST({} AS text)")
+_MOMENTS = dict.fromkeys(
+    ("run_at", "enqueued_at", "started_at", "finished_at"), "{} AT TIME ZONE 'UTC'"
+)
+_CONVERTED = {"postgresql": _TEXTS | _MOMENTS}
 
-    _meta = Options(None, "mutirao")
-    _meta.object_name, _meta.model_name, _meta.db_table = "Job", "job", "mutirao_jobs"
+
+def selected(wrapper: Any, columns: Sequence[str]) -> str:
+    """Return what reads columns of the views: JSON as text, and moments in UTC."""
+    forms = _CONVERTED.get(wrapper.vendor, {})
+    return ", ".join(forms.get(name, "{}").format(name) for name in columns)
+
+
+def job_row() -> type:
+    """Return what stands for the rows of jobs before routers, which may be asked before models."""
+    meta = Options(None, "mutirao")
+    meta.object_name, meta.model_name, meta.db_table = "Job", "job", "mutirao_jobs"
+    return type("Job", (), {"_meta": meta})
 
 
 def chosen_alias(given: str | None) -> str:
     """Return the alias of the database with the jobs: the given one, or what the routers say."""
-    alias: str = given or router.db_for_write(JobRow)
+    alias: str = given or router.db_for_write(job_row())
     return alias
 
 
@@ -36,12 +50,12 @@ def engine_of(alias: str) -> Engine:
     Raises:
         ImproperlyConfigured: it is no database that jobs can be in.
     """
-    url = _Opening.of(alias).url
+    url = _DjangoOpening.of(alias).url
     engine = create_engine(url.set(password=None))
 
     @event.listens_for(engine, "do_connect")
     def _connect_as_django(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:
-        opening = _Opening.of(alias)
+        opening = _DjangoOpening.of(alias)
         places, names = dialect.create_connect_args(opening.url)
         if places:
             args[:] = places
@@ -60,12 +74,12 @@ def engine_of(alias: str) -> Engine:
     return engine
 
 
-class _Opening(NamedTuple):
+class _DjangoOpening(NamedTuple):
     url: URL
     options: dict[str, Any]
 
     @classmethod
-    def of(cls, alias: str) -> "_Opening":
+    def of(cls, alias: str) -> "_DjangoOpening":
         wrapper = connections.create_connection(alias)
         parse = _VENDORS.get(wrapper.vendor)
         if parse is None:
@@ -76,25 +90,25 @@ class _Opening(NamedTuple):
         return parse(wrapper)
 
 
-def _postgresql(wrapper: Any) -> _Opening:
+def _postgresql(wrapper: Any) -> _DjangoOpening:
     from django.db.backends.postgresql.psycopg_any import is_psycopg3
 
     given = wrapper.get_connection_params()
     for ours in ("cursor_factory", "context", "prepare_threshold", "client_encoding"):
         given.pop(ours, None)
     driver = "psycopg" if is_psycopg3 else "psycopg2"
-    return _Opening(_url(f"postgresql+{driver}", given, "dbname"), given)
+    return _DjangoOpening(_url(f"postgresql+{driver}", given, "dbname"), given)
 
 
-def _mysql(wrapper: Any) -> _Opening:
+def _mysql(wrapper: Any) -> _DjangoOpening:
     given = wrapper.get_connection_params()
     for ours in ("conv", "charset", "use_unicode", "client_flag"):
         given.pop(ours, None)
     driver = "pymysql" if wrapper.Database.__name__ == "pymysql" else "mysqldb"
-    return _Opening(_url(f"mysql+{driver}", given, "database"), given)
+    return _DjangoOpening(_url(f"mysql+{driver}", given, "database"), given)
 
 
-def _sqlite(wrapper: Any) -> _Opening:
+def _sqlite(wrapper: Any) -> _DjangoOpening:
     name = str(wrapper.settings_dict["NAME"])
     if name == ":memory:":
         name = _IN_MEMORY
@@ -102,7 +116,7 @@ def _sqlite(wrapper: Any) -> _Opening:
     if name.startswith("file:"):
         name, _, rest = name.partition("?")
         query |= dict(each.split("=", 1) for each in rest.split("&") if each)
-    return _Opening(URL.create("sqlite", database=name, query=query), {})
+    return _DjangoOpening(URL.create("sqlite", database=name, query=query), {})
 
 
 def _url(scheme: str, given: dict[str, Any], database: str) -> URL:
@@ -118,7 +132,7 @@ def _url(scheme: str, given: dict[str, Any], database: str) -> URL:
     )
 
 
-_VENDORS: dict[str, Callable[[Any], _Opening]] = {
+_VENDORS: dict[str, Callable[[Any], _DjangoOpening]] = {
     "postgresql": _postgresql,
     "mysql": _mysql,
     "sqlite": _sqlite,

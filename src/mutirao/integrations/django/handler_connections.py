@@ -9,8 +9,11 @@ another handler.
 """
 
 from collections.abc import AsyncIterator, Iterator
+from multiprocessing import parent_process
 
+import django
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
+from django.apps import apps
 from django.db import connections, reset_queries
 
 from mutirao.model.jobs.job import Job
@@ -33,6 +36,16 @@ def around_functions(job: Job) -> Iterator[None]:
         reset_queries()
 
 
+def set_up_child() -> None:
+    """Set Django up in a child process, by DJANGO_SETTINGS_MODULE, unless that is under way.
+
+    A child imports what stands around a handler before it imports the handler, which may need
+    models.
+    """
+    if parent_process() is not None and not (apps.ready or apps.loading):
+        django.setup(set_prefix=False)
+
+
 async def around_coroutines(job: Job) -> AsyncIterator[None]:
     """Stand around each coroutine."""
     async with ThreadSensitiveContext() as own:
@@ -41,3 +54,6 @@ async def around_coroutines(job: Job) -> AsyncIterator[None]:
         finally:
             if own in SyncToAsync.context_to_thread_executor:  # it has made such a call
                 await sync_to_async(connections.close_all, thread_sensitive=True)()
+
+
+set_up_child()

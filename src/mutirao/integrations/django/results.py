@@ -21,6 +21,7 @@ from mutirao.integrations.django.compat import (
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
+from mutirao.integrations.django.databases import selected
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed, as_django_s
 from mutirao.model.jobs import retry
 from mutirao.model.jobs.states import UNCOUNTED_OUTCOMES
@@ -30,7 +31,6 @@ _JOB = (
     "finished_at", "worker", "args", "metadata",
 )  # fmt: skip
 _ATTEMPT = ("outcome", "started_at", "worker", "error_type", "error", "result")
-_AS_TEXT = {"args", "metadata", "result"}
 _STATUS = {
     "running": TaskResultStatus.RUNNING,
     "succeeded": TaskResultStatus.SUCCESSFUL,
@@ -40,7 +40,7 @@ _STATUS = {
 _MAX_ID = 2**63 - 1
 
 
-class Results:
+class TaskResults:
     """Reads results.
 
     Parameters:
@@ -73,12 +73,10 @@ class Results:
     def _rows(
         self, cursor: Any, view: str, columns: Sequence[str], where: str, value: int
     ) -> list[dict[str, Any]]:
-        cast = "CAST({0} AS text)" if cursor.db.vendor == "postgresql" else "{0}"
-        wanted = (cast.format(name) if name in _AS_TEXT else name for name in columns)
         place = view
         if self._schema is not None:
             place = f"{cursor.db.ops.quote_name(self._schema)}.{view}"
-        sql = f"SELECT {', '.join(wanted)} FROM {place} WHERE {where}"  # noqa: S608 (our own names)
+        sql = f"SELECT {selected(cursor.db, columns)} FROM {place} WHERE {where}"  # noqa: S608 (our own names)
         cursor.execute(sql, [value])
         return [dict(zip(columns, row, strict=True)) for row in cursor.fetchall()]
 
@@ -161,7 +159,7 @@ def _plain(text: Any) -> Any:
 
 
 def _moment(value: Any) -> Any:
-    """Return a moment as `USE_TZ` has it: SQLite has text, MySQL has no zone."""
+    """Return a moment as `USE_TZ` has it: SQLite has text, and all are in UTC."""
     if value is None:
         return None
     found = datetime.fromisoformat(value) if isinstance(value, str) else value

@@ -24,7 +24,10 @@ if TYPE_CHECKING:
 
 
 class BorrowedEngines(Engines):
-    """The engines of the database in which `borrowed` is."""
+    """The engines of the database in which `borrowed` is.
+
+    `put_back` gives the session the settings that it had; to be called before it is given back.
+    """
 
     borrowed = True
 
@@ -34,6 +37,7 @@ class BorrowedEngines(Engines):
         schemes = self._connecting.schemes
         scheme = next(each for each in schemes if each.endswith(f"+{borrowed.driver}"))
         url = self.given.set(drivername=scheme)
+        self.put_back = self._connecting.lent(borrowed.raw)
         self._lent = _engine(url, borrowed, schemes[scheme].alone, _Savepoints())
         if self.names is not None:
             event.listen(self._lent, "before_cursor_execute", self.names.say, retval=True)

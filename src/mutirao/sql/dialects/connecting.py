@@ -72,7 +72,8 @@ class Connecting:
     `in_file`: it is a file, whose connections no server counts.
     `separate_autocommit`: single statements have connections of their own. `level`: the isolation
     level that these need, where they cannot set it themselves; None: any.
-    `set_up` says to a new session what it has to have, before SQLAlchemy looks at the server.
+    `set_up` says to a new session what it has to have, before SQLAlchemy looks at the server;
+    `lent` does so to a caller's, and returns what puts back what was there.
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
     process. `qualify` gives that schema to the names of ours in a statement. `called` returns a
@@ -92,4 +93,5 @@ class Connecting:
     qualify: Callable[[str, str], str] = lambda sql, schema: sql
     prepare: Callable[[Engine], None] = lambda engine: None
     set_up: Callable[[Any], None] | None = None
+    lent: Callable[[Any], Callable[[], None]] = lambda connection: lambda: None
     called: Callable[[URL], str] = _called

@@ -45,7 +45,8 @@ class Lent:
     """
 
     def __init__(self, raw: Any) -> None:
-        self._raw, self._way = raw, _WAYS.adapt(raw)
+        self.raw = self._raw = raw
+        self._way = _WAYS.adapt(raw)
         self._made: Any = None
         self.driver, self.prepare_cursor = self._way.name, self._way.cursor
 
@@ -67,6 +68,8 @@ class Borrowed(Lent):
     Parameters:
         conn: the connection or session, synchronous.
         database: the product in which the jobs are, as drivers' adapters say it.
+
+    `raw` is the driver's own connection beneath.
 
     Raises:
         UnsupportedConnection: it is asynchronous, or connected to another product, or none.

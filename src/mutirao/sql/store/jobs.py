@@ -32,7 +32,7 @@ from mutirao.ports import Attempt, Notifier
 from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
-from mutirao.sql.connections.program import ProgramTransaction, program_of
+from mutirao.sql.connections.program_transaction import ProgramTransaction, program_of
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through

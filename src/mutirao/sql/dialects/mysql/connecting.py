@@ -94,5 +94,6 @@ CONNECTING = Connecting(
     in_thread=True,
     prepare=_prepare,
     set_up=session.set_up,
+    lent=session.lent,
     refuse_schema=_refuse_schema,
 )

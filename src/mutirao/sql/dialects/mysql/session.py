@@ -4,11 +4,10 @@ They are set before SQLAlchemy examines the server, by two statements for each c
 for a job. docs/mysql.md has the reasons, and the settings that are left unchanged.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from mutirao.errors import ConfigurationError
 
@@ -68,7 +67,6 @@ _LEVEL: Mapping[str, str | int] = {
     **dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED"),
     **dict.fromkeys(("tx_read_only", "transaction_read_only"), 0),
 }
-_CHARACTER_SETS = ("character_set_client", "character_set_results", "collation_connection")
 _SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # otherwise than it is set
 _PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
 _NO_SUCH_VARIABLE = 1193
@@ -92,29 +90,6 @@ def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
     arrived, came_back = connection.exec_driver_sql(_ECHO, (_PROBE, _PROBE)).one()
     if arrived.upper() != _PROBE.encode().hex().upper() or came_back != _PROBE:
         yield "a character set", f"in which {_PROBE} arrives as 0x{arrived}"
-
-
-@contextmanager
-def ours_for_now(connection: Connection) -> Iterator[None]:
-    """Give a session of somebody else our settings, and then its own again."""
-    names = [*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL, *_CHARACTER_SETS]
-    asking = _ASKING.format(", ".join("%s" for _ in names))
-    before = connection.exec_driver_sql(asking, (*names,)).all()
-    for statement in SETTING:
-        connection.exec_driver_sql(statement)
-    try:
-        yield
-    finally:
-        again = ", ".join(f"{name} = {_literal(value)}" for name, value in before)
-        connection.execute(text(f"SET SESSION {again}".replace(":", r"\:")))
-
-
-def _literal(value: str) -> str:
-    try:
-        float(value)
-    except ValueError:
-        return repr(value)  # of words: no value here has a quote
-    return value
 
 
 def _normal(value: str | int) -> object:
@@ -153,6 +128,28 @@ def set_up(connection: Any) -> None:
                     " use a server that has it, or switch it on there"
                 ) from error
             raise
+
+
+def lent(connection: Any) -> Callable[[], None]:
+    """Set a caller's session up; return what puts back the settings that it had."""
+    wanted = (*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL)
+    asking = _ASKING.format(", ".join("%s" for _ in wanted))
+    with connection.cursor() as cursor:
+        cursor.execute(asking, wanted)
+        had = [(str(name), str(value)) for name, value in cursor.fetchall()]
+    set_up(connection)
+    assigned = ", ".join(f"SESSION {name} = {_literal(value)}" for name, value in had)
+
+    def put_back() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute(f"SET {assigned}")
+
+    return put_back
+
+
+def _literal(value: str) -> str:
+    """Return a value that the server has shown as it takes it."""
+    return value if value.replace(".", "", 1).isdigit() else f"'{value}'"
 
 
 def _lacks_innodb(cursor: Any) -> bool:

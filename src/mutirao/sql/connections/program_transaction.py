@@ -114,22 +114,24 @@ class ProgramTransaction:
 
     def _written(self, settlement: Settlement) -> set[int]:
         """Write it; keys, graphs and results need the store's own statements."""
-        driver = kinds.driver(self._conn)
-        database, product = self._engines.database, self._engines.dialect.intake.database
-        if driver.database != product:
+        dialect, found = self._engines.dialect, kinds.driver(self._conn).database
+        if found != dialect.intake.database:
             raise WrongState(
-                f"job {self._job.id} ({self._job.task}) is in {product}, and using= names a"
-                f" connection to {driver.database}; name the one with the jobs"
+                f"job {self._job.id} ({self._job.task}) is in {dialect.intake.database}, and using="
+                f" names a connection to {found}; name the one with the jobs"
             )
         if not (settlement.keyed or settlement.linked):
-            steps = self._engines.dialect.rules.complete(settlement)
-            return kinds.through(self._conn, named(self._engines.names, steps))
-        borrowed = Borrowed(self._conn, product)
+            steps = named(self._engines.names, dialect.rules.complete(settlement))
+            abroad: Any = dialect.intake.abroad  # the session is the program's
+            settled: set[int] = kinds.through(self._conn, abroad(steps))
+            return settled
+        borrowed = Borrowed(self._conn, dialect.intake.database)
+        engines = BorrowedEngines(self._engines.database, self._engines.schema, borrowed)
         try:
-            engines = BorrowedEngines(database, self._engines.schema, borrowed)
             with engines.sync().begin() as connection:
                 return self._finish(connection, settlement)
         finally:
+            engines.put_back()
             borrowed.give_back()
 
     def _done(self, kind: type[BaseException] | None) -> None:

@@ -1,0 +1,10 @@
+"""The settings of the project for child processes, which have them by DJANGO_SETTINGS_MODULE."""
+
+from __future__ import annotations
+
+import os
+
+from tests.integration.integrations.django_project import of_project, prepare
+
+prepare(os.environ["SHOP_URL"])
+globals().update(of_project(os.environ["SHOP_URL"]))
