@@ -10,7 +10,9 @@ import tomllib
 from pathlib import Path
 
 OLDEST = (3, 11)
-BOUND = re.compile(r"(?P<name>[\w.-]+)(\[[\w,-]+\])?>=(?P<version>[\w.]+)")
+BOUND = re.compile(
+    r"(?P<name>[\w.-]+)(\[[\w,-]+\])?>=(?P<version>[\w.]+)(; python_version < '3\.1\d')?"
+)
 
 
 def main() -> None:

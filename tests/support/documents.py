@@ -182,6 +182,7 @@ class Reader:
         target = _FILE.match(first)
         assert target, f"the block does not say which file it is: {first!r}"
         path = self._directory / target["name"]
+        path.parent.mkdir(exist_ok=True)
         match target["how"]:
             case "continued":
                 path.write_text(f"{path.read_text()}\n\n{rest.strip()}\n")

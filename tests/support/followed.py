@@ -21,6 +21,7 @@ FOLLOWED = [
     "docs/api.md",
     "docs/dashboard.md",
     "docs/database.md",
+    "docs/django.md",
     "docs/guarantees.md",
     "docs/filters.md",
     "docs/limits.md",
@@ -67,6 +68,12 @@ def _reader(
             port = request.getfixturevalue("rabbit").port
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
             return Reader(directory, node, "", "shop.db", programs=programs)
+        case "docs/django.md":
+            of_project = {
+                "DJANGO_SETTINGS_MODULE": "kiosk.settings",
+                "MUTIRAO_APP": "mutirao.integrations.django.standalone:app",
+            }
+            return Reader(directory, {}, "", "kiosk.db", programs=programs, variables=of_project)
         case "docs/sqs.md":  # boto3 is to find moto's server where the page has Amazon's
             variables = {**USUAL, "AWS_ENDPOINT_URL_SQS": request.getfixturevalue("moto_url")}
             return Reader(directory, {}, "", "shop.db", programs=programs, variables=variables)

@@ -49,7 +49,8 @@ from django.db import connection, connections, models, transaction  # noqa: E402
 from django.db.transaction import TransactionManagementError  # noqa: E402
 from django.test import TestCase, TransactionTestCase, override_settings  # noqa: E402
 from django.test.utils import CaptureQueriesContext, setup_test_environment  # noqa: E402
-from django.utils import timezone  # noqa: E402
+from django.utils import timezone, translation  # noqa: E402
+from django.utils.translation import gettext_lazy  # noqa: E402
 
 from mutirao.errors import InvalidArguments  # noqa: E402
 from mutirao.integrations.django import app  # noqa: E402
@@ -215,6 +216,23 @@ class Enqueueing(Clean):
                 tasks.echo.enqueue(unfit)
         with pytest.raises(TypeError, match="pass its pk"):
             tasks.echo.enqueue(Order(pk=1))
+
+    def test_arguments_of_native_tasks(self) -> None:
+        """More has a form: lazy texts are read in the active language; rows and queries have none."""
+        lazy, moment = gettext_lazy("January"), timezone.now()
+        with translation.override("de"):
+            id = tasks.anything.enqueue([lazy, Decimal("1.50"), UUID(int=1), moment]).id
+        found = app.job(id).args["value"]
+        assert found[:3] == ["Januar", "1.50", str(UUID(int=1))]
+        assert datetime.fromisoformat(found[3]) == moment
+        with override_settings(USE_TZ=False):
+            naive = timezone.now()
+            id = tasks.anything.enqueue(naive).id
+        assert app.job(id).args["value"] == naive.isoformat()
+        with pytest.raises(InvalidArguments, match=r"Order is a model of Django.*pass its pk"):
+            tasks.anything.enqueue([Order(pk=1)])
+        with pytest.raises(InvalidArguments, match=r"query of Django.*values_list\('pk'"):
+            tasks.anything.enqueue(Order.objects.all())
 
     def test_a_key_of_arguments(self) -> None:
         """And a limit by one of them, from OPTIONS."""

@@ -75,6 +75,11 @@ def native(order: int) -> int:
 
 
 @app.task
+def anything(value: Any) -> None:
+    """Take whatever has a form."""
+
+
+@app.task
 async def awaited(order: int) -> None:
     """Run as a coroutine, with a query in the thread of such calls."""
     from asgiref.sync import sync_to_async

@@ -12,6 +12,7 @@ try:
         TaskContext,
         TaskResult,
         TaskResultStatus,
+        default_task_backend,
         task_backends,
     )
     from django.tasks.backends.base import BaseTaskBackend
@@ -27,6 +28,7 @@ except ModuleNotFoundError as before_django_6:
             TaskContext,
             TaskResult,
             TaskResultStatus,
+            default_task_backend,
             task_backends,
         )
         from django_tasks.backends.base import BaseTaskBackend
@@ -59,6 +61,7 @@ __all__ = [
     "TaskResultDoesNotExist",
     "TaskResultMismatch",
     "TaskResultStatus",
+    "default_task_backend",
     "normalize_json",
     "task_backends",
     "task_enqueued",

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import NODEFAULT, inspect, json
 
 from mutirao.model.brokers.message import MessageId
-from mutirao.tasks.signatures import models
+from mutirao.tasks.signatures import django_values, models
 from mutirao.tasks.signatures.annotations import aliased, fields_of, is_union, named_in, of_parts
 
 # Raised by conversion to and from JSON; a value that contains itself is a RecursionError.
@@ -170,6 +170,8 @@ def _into_json(value: Any) -> Any:
         return int(value)
     if models.is_model(type(value)):
         return models.dump(value)
+    if (text := django_values.plain(value)) is not None:
+        return text
     raise TypeError(
         f"{type(value).__name__} has no form in JSON, so pass plain data, such as an id"
     )
