@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from django.db import router
+from django.db import connections, router
 from django.db.migrations import Migration
 from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ModelState
@@ -97,10 +97,15 @@ def migration_of(revision: str, *, after: str | None) -> type[Migration]:
 
 
 def prepare_file(using: str, **_: Any) -> None:
-    """Put an SQLite file in WAL mode before anything is migrated: no transaction can."""
-    from django.db import connections
+    """Put an SQLite file in WAL mode before anything is migrated: no transaction can.
+
+    It may be that of a test, and the application has to look there, too.
+    """
+    from mutirao.integrations.django.project import application
 
     connection = connections[using]
+    if using == application().alias:
+        application().follow_database()
     if connection.vendor != "sqlite" or connection.in_atomic_block:
         return
     if not router.allow_migrate(using, "mutirao", model_name="job"):
