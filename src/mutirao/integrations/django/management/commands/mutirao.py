@@ -15,7 +15,7 @@ from mutirao.cli import main
 from mutirao.cli.target import APP_VARIABLE
 from mutirao.integrations.django.reloading import reloaded
 
-_APP = "mutirao.integrations.django.ready:app"
+_APP = "mutirao.integrations.django.standalone:app"
 
 
 class Command(BaseCommand):  # type: ignore[misc]
