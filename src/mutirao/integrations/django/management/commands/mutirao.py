@@ -60,7 +60,7 @@ class Command(BaseCommand):  # type: ignore[misc]
         os.environ[APP_VARIABLE] = _APP  # for processes that it starts, too
         if words[:1] == ["worker"]:
             if "--help" not in words and "-h" not in words:
-                self.check()
+                self.check(tags=["mutirao"])
             if "--reload" in words:
                 words = [each for each in words if each not in ("--reload", "--no-reload")]
                 return reloaded(lambda: main(words, program, **how))
