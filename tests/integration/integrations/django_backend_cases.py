@@ -6,13 +6,15 @@ with the URL of a migrated database.
 
 from __future__ import annotations
 
+import re
 import sys
 import unittest
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, cast
+from unittest import mock
 from uuid import UUID
 
 import pytest
@@ -52,8 +54,8 @@ from django.test.utils import CaptureQueriesContext, setup_test_environment  # n
 from django.utils import timezone, translation  # noqa: E402
 from django.utils.translation import gettext_lazy  # noqa: E402
 
-from mutirao.errors import InvalidArguments  # noqa: E402
-from mutirao.integrations.django import app  # noqa: E402
+from mutirao.errors import ConfigurationError, InvalidArguments  # noqa: E402
+from mutirao.integrations.django import app, backend, conf  # noqa: E402
 from mutirao.integrations.django.compat import (  # noqa: E402
     InvalidTask,
     TaskResultDoesNotExist,
@@ -64,6 +66,9 @@ from mutirao.integrations.django.compat import (  # noqa: E402
     task_finished,
     task_started,
 )
+from mutirao.integrations.django.databases import chosen_alias, engine_of  # noqa: E402
+from mutirao.integrations.django.handler_connections import around_functions  # noqa: E402
+from mutirao.integrations.django.project import DjangoMutirao  # noqa: E402
 from mutirao.testing import drain  # noqa: E402
 from tests.integration.integrations import django_tasks_of_cases as tasks  # noqa: E402
 
@@ -218,7 +223,7 @@ class Enqueueing(Clean):
             tasks.echo.enqueue(Order(pk=1))
 
     def test_arguments_of_native_tasks(self) -> None:
-        """More has a form: lazy texts are read in the active language; rows and queries have none."""
+        """More has a form: lazy texts in the active language; rows and queries have none."""
         lazy, moment = gettext_lazy("January"), timezone.now()
         with translation.override("de"):
             id = tasks.anything.enqueue([lazy, Decimal("1.50"), UUID(int=1), moment]).id
@@ -385,6 +390,128 @@ class Running(Clean):
         assert handle.result(timeout=5) == "in the block"
 
 
+class Router:
+    """Writes jobs to another alias."""
+
+    def db_for_write(self, model: Any, **_: Any) -> str | None:
+        """Return it for models of the app."""
+        return "other" if model._meta.app_label == "mutirao" else None
+
+
+class Hub:
+    """In place of a hub that listens."""
+
+    listens = True
+
+    def __init__(self) -> None:
+        self.told: list[int] = []
+
+    def announce(self, wake: Any, jobs: int = 1, task: str | None = None) -> None:
+        """Note how many jobs are due."""
+        self.told.append(jobs)
+
+
+class Settings(Clean):
+    """What the project says of the application, and what it opens connections with."""
+
+    def test_wrong_ones(self) -> None:
+        """Each is told, with what is expected."""
+        for wrong, told in (
+            ({"RETIRES": 3}, "has RETIRES; expected a dictionary with some of DATABASE, HUB"),
+            (3, "has 3; expected a dictionary"),
+            ({"DATABASE": "nowhere"}, "'nowhere'; expected an alias of DATABASES: default, other"),
+            ({"MODULES": "tasks"}, "is 'tasks'; expected names of modules"),
+        ):
+            with (
+                override_settings(MUTIRAO=wrong),
+                pytest.raises(ImproperlyConfigured, match=re.escape(told)),
+            ):
+                conf.read()
+
+    def test_routers(self) -> None:
+        """They say which database it is, unless the settings do."""
+        with override_settings(DATABASE_ROUTERS=[Router()]):
+            assert (chosen_alias(None), chosen_alias("default")) == ("other", "default")
+        assert chosen_alias(None) == "default"
+
+    def test_what_changes(self) -> None:
+        """Each connection is opened with what holds then."""
+        engine, now = engine_of("other"), connections.settings["other"]
+        assert engine.url.password is None
+        engine.raw_connection().close()
+        engine.dispose()
+        before = {**now}
+        now["NAME"] = "/nowhere/at_all"
+        try:
+            with pytest.raises(Exception, match=r"nowhere|unable to open"):
+                engine.raw_connection()
+        finally:
+            now.update(before)
+
+    def test_a_role_and_a_schema(self) -> None:
+        """Of PostgreSQL: connections of workers take the role; jobs are where the settings say."""
+        if connection.vendor != "postgresql":
+            with pytest.raises(ConfigurationError, match="schema"):
+                DjangoMutirao(conf.Conf(schema="apart"))
+            return
+        with connection.cursor() as cursor:
+            cursor.execute("CREATE ROLE clerk")
+        now = connections.settings["other"]["OPTIONS"]
+        now["assume_role"] = "clerk"
+        try:
+            with engine_of("other").connect() as opened:
+                assert opened.exec_driver_sql("SELECT current_user").scalar() == "clerk"
+        finally:
+            del now["assume_role"]
+            with connection.cursor() as cursor:
+                cursor.execute("DROP ROLE clerk")
+        second = DjangoMutirao(conf.Conf(schema="apart"))
+        second.migrate()
+        with mock.patch(f"{backend.__name__}.application", return_value=second):
+            result = tasks.echo.enqueue(1)
+            assert states() == []
+            assert drain(second) == {"succeeded": 1}
+            result.refresh()
+        assert result.return_value == [1, 2, [], {}]
+        second.close()
+
+    def test_a_hub(self) -> None:
+        """It is told when the block commits, at once without one, and never of a rollback."""
+        hub = Hub()
+        with mock.patch.object(app.store, "hub", hub):
+            with transaction.atomic():
+                tasks.native.enqueue(1)
+                app.enqueue_many(tasks.native.job(n) for n in range(3))
+                assert hub.told == []
+            assert hub.told == [1, 3]
+            with suppress(ZeroDivisionError), transaction.atomic():
+                tasks.native.enqueue(1)
+                raise ZeroDivisionError
+            tasks.native.enqueue(2)
+        assert hub.told == [1, 3, 1]
+
+    def test_around_handlers(self) -> None:
+        """What is too old is closed before and after; what is in a transaction is left."""
+        connection.ensure_connection()
+        connection.close_at = 0
+        around = around_functions(cast(Any, None))
+        next(around)
+        assert connection.connection is None
+        with transaction.atomic():
+            connection.close_at = 0
+            next(around, None)
+            assert connection.connection is not None
+
+    def test_transactions_that_cannot_complete_a_job(self) -> None:
+        """One in another, one that was marked for rollback, and one that there is not."""
+        given = {how: tasks.unfit.enqueue(how) for how in ("nested", "marked", "nowhere")}
+        assert drain(app) == {"retried": 3, "dead": 3}
+        errors = {how: app.job(each.id).error or "" for how, each in given.items()}
+        assert "inside of another transaction.atomic()" in errors["nested"]
+        assert "set_rollback(True) was called" in errors["marked"]
+        assert "there are default, other in DATABASES" in errors["nowhere"]
+
+
 class InATest(TestCase):  # type: ignore[misc]
     """Whose transaction is never committed."""
 
@@ -409,7 +536,7 @@ class InATest(TestCase):  # type: ignore[misc]
 setup_test_environment()
 loader = unittest.defaultTestLoader
 suite = unittest.TestSuite(
-    loader.loadTestsFromTestCase(each) for each in (Enqueueing, Running, InATest)
+    loader.loadTestsFromTestCase(each) for each in (Enqueueing, Running, Settings, InATest)
 )
 result = unittest.TextTestRunner(verbosity=2).run(suite)
 app.close()

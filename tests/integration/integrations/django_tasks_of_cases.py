@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from django.db import connection
+from django.db import connection, transaction
 from django.utils.module_loading import import_string
 
 from mutirao import Job, Limit
@@ -90,6 +90,20 @@ async def awaited(order: int) -> None:
             return connection.connection
 
     ran.append(await sync_to_async(ask)())
+
+
+@app.task
+def unfit(job: Job, how: str) -> None:
+    """Open a transaction that cannot complete the job."""
+    if how == "nested":
+        with transaction.atomic(), job.transaction(using="default"):
+            pass
+    elif how == "marked":
+        with job.transaction(using="default"):
+            transaction.set_rollback(True)
+    else:
+        with job.transaction(using="nowhere"):
+            pass
 
 
 @app.task(process=True, keep_result=True)

@@ -70,14 +70,16 @@ class AtomicBlock:
     def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
         """Commit, or roll back."""
         connection = connections[self._alias]
-        undone = error is None and (connection.needs_rollback or not connection.in_atomic_block)
+        fit = connection.in_atomic_block and not connection.needs_rollback
+        # The latter is what the job's completion raises in a block that is to be rolled back.
+        undone = not fit and isinstance(error, transaction.TransactionManagementError | None)
         self._atomic.__exit__(kind, error, trace)
         if undone:
             raise WrongState(
                 f"the transaction of job.transaction(using={self._alias!r}) was rolled back, as an"
                 " atomic() inside of it had failed or set_rollback(True) was called; so the job"
                 " cannot complete with it. Raise an error to have it retried"
-            )
+            ) from error
 
     async def __aenter__(self) -> Any:
         """Begin, and return the connection, for functions under `sync_to_async`."""

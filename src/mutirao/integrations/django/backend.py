@@ -22,6 +22,7 @@ from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performe
 from mutirao.integrations.django.project import DjangoMutirao, application
 from mutirao.integrations.django.results import TaskResults
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
+from mutirao.model.jobs.job import NewJob
 
 
 class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
@@ -45,6 +46,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
     def __init__(self, alias: str, params: dict[str, Any]) -> None:
         """Set the parts; Django makes one for each thread, so nothing is opened."""
         super().__init__(alias, params)
+        self._validated: Any = None  # the task that was validated last
         check_options(self.options, f"TASKS[{alias!r}]['OPTIONS']")
 
     def validate_task(self, task: Any) -> None:
@@ -74,14 +76,14 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
             TypeError: an argument is no plain JSON, as Django has it.
             InvalidArguments: the arguments do not fit the function.
         """
-        self.validate_task(task)
+        self._validate_again(task)
         plain_args, plain_kwargs = _plain(args, kwargs)
-        app, native = application(), self.native(task)
+        native = self.native(task)
         given = native.signature.encode(tuple(plain_args), plain_kwargs)
-        call = native.using(**self._call_terms(task, native, plain_args, plain_kwargs))
+        template = self._template(task, native, plain_args, plain_kwargs)
         alias = self.options.get("database")
         conn = None if alias is None else connections[alias]
-        handle = app.submit(call.template.with_args(given), conn)
+        handle = application().submit(template.with_args(given), conn)
         result = TaskResult(
             task=task,
             id=str(handle.id),
@@ -113,27 +115,43 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         """Return what is wrong with its entry of TASKS."""
         return [*super().check(**kwargs), *of_backend(self)]
 
-    def _call_terms(
+    def _validate_again(self, task: Any) -> None:
+        """Validate a task that was made under other settings, perhaps; not twice in a row."""
+        if task is not self._validated:
+            self.validate_task(task)
+            self._validated = task
+
+    def _template(
         self, task: Any, native: Performed, args: Sequence[Any], kwargs: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        metadata: dict[str, Any] = {}
-        if args:
-            metadata[POSITIONAL] = len(args)
+    ) -> NewJob:
+        """Return the job without its arguments. Those without a key or a moment are kept."""
+        said = {name: term(task, self.options, name) for name in OF_CALLS}
+        own = {name: value for name, value in said.items() if value is not None}
+        if "key" in own:
+            named = dict(zip(native.places, args, strict=False)) | {**kwargs}
+            own["key"] = own["key"].format_map(named)
+        if own or task.run_after is not None:
+            return self._made(task, native, args, own)
+        place = (self.alias, task.queue_name, task.priority, len(args))
+        known = native.templates.get(place)
+        if known is None:
+            known = native.templates[place] = self._made(task, native, args, own)
+        return known
+
+    def _made(
+        self, task: Any, native: Performed, args: Sequence[Any], own: Mapping[str, Any]
+    ) -> NewJob:
+        metadata: dict[str, Any] = {POSITIONAL: len(args)} if args else {}
         if self.alias != native.of.backend:
             metadata[BACKEND] = self.alias
-        terms = {
-            "queue": task.queue_name,
-            "priority": -int(task.priority),
-            "run_at": _aware(task.run_after),
-            "metadata": metadata or None,
-        }
-        for name in OF_CALLS:
-            if (value := term(task, self.options, name)) is not None:
-                terms[name] = value
-        if "key" in terms:
-            named = dict(zip(native.places, args, strict=False)) | {**kwargs}
-            terms["key"] = terms["key"].format_map(named)
-        return terms
+        call = native.using(
+            queue=task.queue_name,
+            priority=-int(task.priority),
+            run_at=_aware(task.run_after),
+            metadata=metadata or None,
+            **own,
+        )
+        return call.template
 
 
 def _plain(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], dict[str, Any]]:

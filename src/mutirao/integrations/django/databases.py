@@ -51,7 +51,7 @@ def engine_of(alias: str) -> Engine:
         ImproperlyConfigured: it is no database that jobs can be in.
     """
     url = _DjangoOpening.of(alias).url
-    engine = create_engine(url.set(password=None))
+    engine = create_engine(url._replace(password=None))
 
     @event.listens_for(engine, "do_connect")
     def _connect_as_django(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:

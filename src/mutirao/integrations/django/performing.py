@@ -28,7 +28,7 @@ from mutirao.integrations.django.compat import (
     task_started,
 )
 from mutirao.integrations.django.task_terms import TERMS, term
-from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.tasks.options import TaskOptions
 from mutirao.tasks.task import Task, TaskApp
@@ -54,6 +54,7 @@ class Performed(Task[..., Any]):
             for each in _parameters(of)
             if each.kind in (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)
         ]
+        self.templates: dict[tuple[Any, ...], NewJob] = {}  # of calls that differ in arguments only
         by_kind = {each.kind: each.name for each in _parameters(of)}
         self.rest = by_kind.get(Parameter.VAR_POSITIONAL)
         self.more = by_kind.get(Parameter.VAR_KEYWORD)
