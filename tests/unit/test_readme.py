@@ -132,7 +132,7 @@ def test_the_table_of_qualifiers_is_complete() -> None:
 def test_the_table_of_system_checks_is_complete() -> None:
     """Each check of a Django project has its row."""
     page = (ROOT / "docs" / "django-admin.md").read_text()
-    code = (ROOT / "src/mutirao/integrations/django/checks.py").read_text()
+    code = (ROOT / "src/mutirao/integrations/django/system_checks.py").read_text()
     rows = re.findall(r"^\| `(mutirao\.[EW]\d+)` \|", page, re.MULTILINE)
     assert sorted(rows) == sorted(set(re.findall(r'id="(mutirao\.[EW]\d+)"', code)))
 

@@ -52,6 +52,7 @@ SAME_SUBJECT = {
     "consumer",
     "decoding",
     "dialect",
+    "django",
     "endpoints",
     "enqueue",
     "enqueue_statements",
@@ -106,6 +107,7 @@ TWO_SUBJECTS = {
     "keys",
     "logs",
     "memory",
+    "models",  # Django looks for its own by this name
     "options",
     "registration",
     "registry",

@@ -132,7 +132,7 @@ def test_a_worker_starts_again_when_code_changes(project: Project) -> None:
     shop = project.home / "shop"
 
     def written(name: str) -> str:
-        return wait_until(lambda: (shop / name).exists() and (shop / name).read_text())
+        return str(wait_until(lambda: (shop / name).exists() and (shop / name).read_text()))
 
     with project.running("mutirao", "worker", "--reload", "--poll", "0.2") as log:
         project.enqueue("a")

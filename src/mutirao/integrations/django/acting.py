@@ -28,7 +28,7 @@ from mutirao.testing.memory import MemoryStore, at_once
 R = TypeVar("R")
 
 
-class Client(JobAdmin):
+class BorrowingClient(JobAdmin):
     """The client's operations on a connection that is lent; an application has the same."""
 
     def __init__(self, app: Mutirao, store: BorrowingStore) -> None:
@@ -72,9 +72,9 @@ async def _awaited(work: Awaitable[R]) -> R:
 
 
 @contextmanager
-def _lent(app: Any) -> Iterator[Client]:
+def _lent(app: Any) -> Iterator[BorrowingClient]:
     store = BorrowingStore(app.store, app.connection)
     try:
-        yield Client(app, store)
+        yield BorrowingClient(app, store)
     finally:
         at_once(store.close())

@@ -4,10 +4,10 @@ from django.apps import AppConfig
 from django.db.models.signals import post_migrate, pre_migrate
 from django.utils.module_loading import autodiscover_modules
 
-from mutirao.integrations.django import checks
-from mutirao.integrations.django.flushing import empty_after_flush
-from mutirao.integrations.django.operations import prepare_file
+from mutirao.integrations.django import system_checks
 from mutirao.integrations.django.project import DjangoMutirao, application
+from mutirao.integrations.django.rows.flushing import empty_after_flush
+from mutirao.integrations.django.rows.run_revision import prepare_file
 
 
 class MutiraoConfig(AppConfig):  # type: ignore[misc]
@@ -25,7 +25,7 @@ class MutiraoConfig(AppConfig):  # type: ignore[misc]
 
     def ready(self) -> None:
         """Import the modules with tasks, when all models are there; register checks."""
-        checks.register()
+        system_checks.register()
         pre_migrate.connect(prepare_file, dispatch_uid="mutirao")
         post_migrate.connect(empty_after_flush, sender=self, dispatch_uid="mutirao")
         autodiscover_modules(*application().conf.modules)

@@ -10,7 +10,6 @@ from django.db import connections
 from django.db.models import Model
 from django.utils import timezone
 
-from mutirao.integrations.django.checks import of_backend
 from mutirao.integrations.django.compat import (
     BaseTaskBackend,
     TaskResult,
@@ -21,6 +20,7 @@ from mutirao.integrations.django.compat import (
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed
 from mutirao.integrations.django.project import DjangoMutirao, application
 from mutirao.integrations.django.results import TaskResults
+from mutirao.integrations.django.system_checks import of_backend
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 from mutirao.model.jobs.job import NewJob
 

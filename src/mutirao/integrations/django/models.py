@@ -7,8 +7,8 @@ application: `app.retry(…)`, `app.cancel(…)`, `app.actions`.
 
 from django.db import models
 
-from mutirao.integrations.django.fields import JsonField, MomentField
-from mutirao.integrations.django.reading import Shown, placed
+from mutirao.integrations.django.rows.read_only import ViewRow, placed
+from mutirao.integrations.django.rows.view_fields import JsonField, MomentField
 
 BULK = ("retry", "cancel", "redrive", "change")  # what is done to jobs, each with a permission
 _COLUMNS = {"redrives": "redrive_of", "on_dead": "on_dead_of"}
@@ -22,7 +22,7 @@ def _reference(model: str, backwards: str, null: bool = False) -> models.Foreign
     )  # fmt: skip
 
 
-class Job(Shown):
+class Job(ViewRow):
     """A job in whatever state it is, with its last attempt."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -58,7 +58,7 @@ class Job(Shown):
     tenant = models.TextField(null=True)
     group = models.TextField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_jobs")
@@ -69,7 +69,7 @@ class Job(Shown):
         return f"{self.task} {self.id}"
 
 
-class Attempt(Shown):
+class Attempt(ViewRow):
     """An attempt that has ended."""
 
     pk = models.CompositePrimaryKey("job_id", "run")
@@ -90,13 +90,13 @@ class Attempt(Shown):
     tenant = models.TextField(null=True)
     group = models.TextField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_attempts")
 
 
-class QueueCount(Shown):
+class QueueCount(ViewRow):
     """How many jobs of a queue are in a state."""
 
     pk = models.CompositePrimaryKey("queue", "state")
@@ -106,14 +106,14 @@ class QueueCount(Shown):
     oldest_age = models.FloatField(null=True)
     counted_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_queues")
         verbose_name_plural = "queue counts"
 
 
-class JobError(Shown):
+class JobError(ViewRow):
     """An error, and how many jobs had it."""
 
     pk = models.CompositePrimaryKey("task", "error_type", "message")
@@ -125,14 +125,14 @@ class JobError(Shown):
     first_at = MomentField(null=True)
     last_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_errors")
         verbose_name_plural = "job errors"
 
 
-class Throughput(Shown):
+class Throughput(ViewRow):
     """The attempts of an hour, by queue, task and outcome."""
 
     pk = models.CompositePrimaryKey("hour", "queue", "task", "outcome")
@@ -146,14 +146,14 @@ class Throughput(Shown):
     p50_duration = models.FloatField(null=True)
     p99_duration = models.FloatField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_throughput")
         verbose_name_plural = "throughput"
 
 
-class Worker(Shown):
+class Worker(ViewRow):
     """A registered worker."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -176,7 +176,7 @@ class Worker(Shown):
     running = models.BigIntegerField(null=True)
     jobs = JsonField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_workers")
@@ -186,7 +186,7 @@ class Worker(Shown):
         return str(self.name)
 
 
-class Schedule(Shown):
+class Schedule(ViewRow):
     """A schedule."""
 
     name = models.TextField(primary_key=True)
@@ -221,7 +221,7 @@ class Schedule(Shown):
     created_at = MomentField(null=True)
     changed_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_schedules")
@@ -232,7 +232,7 @@ class Schedule(Shown):
         return str(self.name)
 
 
-class Limit(Shown):
+class Limit(ViewRow):
     """A limit, or a pause, and how much of it is used."""
 
     # Of a limit by an argument there is a row for each value of it that is in use. The admin takes
@@ -256,7 +256,7 @@ class Limit(Shown):
     created_at = MomentField(null=True)
     changed_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_limits")
@@ -267,7 +267,7 @@ class Limit(Shown):
         return str(self.name)
 
 
-class Graph(Shown):
+class Graph(ViewRow):
     """A graph, with its jobs counted by state."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -283,7 +283,7 @@ class Graph(Shown):
     cancelled = models.BigIntegerField(null=True)
     created_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_graphs")
@@ -293,7 +293,7 @@ class Graph(Shown):
         return str(self.name)
 
 
-class Publication(Shown):
+class Publication(ViewRow):
     """An event that was published, with its deliveries counted."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -310,7 +310,7 @@ class Publication(Shown):
     published_at = MomentField(null=True)
     finished_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_publications")
@@ -320,7 +320,7 @@ class Publication(Shown):
         return str(self.id)
 
 
-class Delivery(Shown):
+class Delivery(ViewRow):
     """A job that tells one subscription of a publication."""
 
     job = models.OneToOneField(
@@ -345,13 +345,13 @@ class Delivery(Shown):
     group = models.TextField(null=True)
     published_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_deliveries")
 
 
-class Subscription(Shown):
+class Subscription(ViewRow):
     """Who is told of what is published."""
 
     id = models.TextField(primary_key=True)
@@ -378,7 +378,7 @@ class Subscription(Shown):
     created_at = MomentField(null=True)
     changed_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_subscriptions")
@@ -389,7 +389,7 @@ class Subscription(Shown):
         return str(self.id)
 
 
-class Endpoint(Shown):
+class Endpoint(ViewRow):
     """Where webhooks go. Its URL and secrets are not shown."""
 
     id = models.TextField(primary_key=True)
@@ -425,7 +425,7 @@ class Endpoint(Shown):
     created_at = MomentField(null=True)
     changed_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_endpoints")
@@ -436,7 +436,7 @@ class Endpoint(Shown):
         return str(self.id)
 
 
-class WebhookAttempt(Shown):
+class WebhookAttempt(ViewRow):
     """What came of sending a webhook."""
 
     pk = models.CompositePrimaryKey("job_id", "run")
@@ -455,13 +455,13 @@ class WebhookAttempt(Shown):
     request_headers = models.TextField(null=True)
     finished_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_webhook_attempts")
 
 
-class Action(Shown):
+class Action(ViewRow):
     """What somebody did to jobs: the audit."""
 
     id = models.BigIntegerField(primary_key=True)
@@ -481,7 +481,7 @@ class Action(Shown):
     seen_at = MomentField(null=True)
     finished_at = MomentField(null=True)
 
-    class Meta(Shown.Meta):
+    class Meta(ViewRow.Meta):
         """Its view."""
 
         db_table = placed("mutirao_audit")

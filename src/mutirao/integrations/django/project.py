@@ -55,7 +55,7 @@ class DjangoMutirao(Mutirao):
         On a server each connection is opened with the name of that moment, so nothing is to do.
         """
         engine = engine_of(self.alias)
-        if engine.dialect.name != "sqlite" or engine.url == self._engines.given:
+        if not self._engines.in_file or engine.url == self._engines.given:
             return
         hub, schema = self.conf.hub, self.conf.schema
         self._portal.call(self.store.close)

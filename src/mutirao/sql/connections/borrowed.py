@@ -85,7 +85,7 @@ def lent_connection(lent: Lent) -> Iterator[Connection]:
         for name in DIALECTS
         if f"{name}+{lent.driver}" in dialect_named(name).connecting.schemes
     )
-    engine = _engine(make_url(f"{backend}+{lent.driver}://"), lent, {}, _Nothing())
+    engine = _engine(make_url(f"{backend}+{lent.driver}://"), lent, {}, _NoSavepoints())
     try:
         with engine.connect() as connection:
             yield connection
@@ -93,7 +93,7 @@ def lent_connection(lent: Lent) -> Iterator[Connection]:
         lent.give_back()
 
 
-class _Nothing:
+class _NoSavepoints:
     """Of a transaction that is the caller's."""
 
     def begin(self, connection: Any) -> None:
@@ -103,7 +103,7 @@ class _Nothing:
 
 
 def _engine(
-    url: URL, borrowed: Lent, options: Mapping[str, Any], savepoints: "_Savepoints | _Nothing"
+    url: URL, borrowed: Lent, options: Mapping[str, Any], savepoints: "_Savepoints | _NoSavepoints"
 ) -> Engine:
     engine: Engine = create_engine(
         url,

@@ -91,7 +91,7 @@ class ChangeForm(forms.Form):  # type: ignore[misc]
         return given
 
 
-class JobPage(ReadPage):
+class JobAdminPage(ReadPage):
     """The newest jobs of a filter."""
 
     list_display = (

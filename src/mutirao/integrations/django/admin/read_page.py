@@ -111,7 +111,7 @@ class GraphPage(ReadPage):
     ordering = ("-id",)
 
 
-class ActionPage(ReadPage):
+class AuditPage(ReadPage):
     """The audit: who did what to how many jobs."""
 
     list_display = ("id", "who", "action", "state", "matched", "done", "passed_over", "started_at")

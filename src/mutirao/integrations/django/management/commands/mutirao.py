@@ -13,7 +13,7 @@ from django.db import connections
 
 from mutirao.cli import main
 from mutirao.cli.target import APP_VARIABLE
-from mutirao.integrations.django.reloading import reloaded
+from mutirao.integrations.django.code_watch import reloaded
 
 _APP = "mutirao.integrations.django.standalone:app"
 

@@ -8,6 +8,7 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ModelState
 
 from mutirao.integrations.django import conf
+from mutirao.integrations.django.rows.vendors import is_sqlite
 from mutirao.sql import migrations
 
 
@@ -106,7 +107,7 @@ def prepare_file(using: str, **_: Any) -> None:
     connection = connections[using]
     if using == application().alias:
         application().follow_database()
-    if connection.vendor != "sqlite" or connection.in_atomic_block:
+    if not is_sqlite(connection) or connection.in_atomic_block:
         return
     if not router.allow_migrate(using, "mutirao", model_name="job"):
         return

@@ -9,6 +9,7 @@ from typing import Any
 from django.db import connections
 
 from mutirao.integrations.django import conf
+from mutirao.integrations.django.rows.vendors import is_postgresql
 from mutirao.sql.schema.tables import metadata
 
 _SIGN = "mutirao_version"
@@ -24,7 +25,7 @@ def empty_after_flush(using: str, **given: Any) -> None:
             return
         before = "" if schema is None else f"{connection.ops.quote_name(schema)}."
         names = [f"{before}{name}" for name in metadata.tables]
-        if connection.vendor == "postgresql":
+        if is_postgresql(connection):
             cursor.execute(f"TRUNCATE {', '.join(names)}")
             return
         for name in names:

@@ -16,6 +16,7 @@ from django.db import connections, transaction
 
 from mutirao.errors import MutiraoError, SchemaMissing
 from mutirao.integrations.django import conf
+from mutirao.integrations.django.rows.vendors import is_sqlite
 from mutirao.sql import migrations
 
 _BACKEND = "mutirao.integrations.django.MutiraoBackend"
@@ -105,7 +106,7 @@ def _of_transactions() -> Iterator[checks.CheckMessage]:
 def _of_sqlite() -> Iterator[checks.CheckMessage]:
     alias = _alias()
     connection = connections[alias]
-    if connection.vendor != "sqlite":
+    if not is_sqlite(connection):
         return
     if connection.is_in_memory_db():
         yield checks.Warning(

@@ -12,6 +12,7 @@ from django.db import models
 from django.db.models.expressions import Col
 from django.utils import timezone
 
+from mutirao.integrations.django.rows.vendors import is_postgresql, is_sqlite
 from mutirao.sql.schema.types import EARLIEST_MOMENT
 
 _JSONB = "::jsonb"
@@ -83,7 +84,7 @@ class MomentField(models.DateTimeField):  # type: ignore[misc]
             return None
         moment: datetime = value
         if moment.tzinfo is None:
-            if connection.vendor == "postgresql":  # local already: its session has the time zone
+            if is_postgresql(connection):  # local already: its session has the time zone
                 return moment
             moment = moment.replace(tzinfo=UTC)
         if settings.USE_TZ:
@@ -99,10 +100,10 @@ class MomentField(models.DateTimeField):  # type: ignore[misc]
             return value
         if timezone.is_naive(value):
             value = timezone.make_aware(value, timezone.get_default_timezone())
-        if connection.vendor == "postgresql":
+        if is_postgresql(connection):
             return value
         value = value.astimezone(UTC).replace(tzinfo=None)
-        return value.strftime(_AS_DJANGO_WRITES) if connection.vendor == "sqlite" else value
+        return value.strftime(_AS_DJANGO_WRITES) if is_sqlite(connection) else value
 
 
 def _read(text: str) -> datetime:

@@ -55,7 +55,7 @@ class ReadOnlyManager(models.Manager.from_queryset(ReadOnlyQuerySet)):  # type: 
         return found.using(alias) if alias is not None and self._db is None else found
 
 
-class Shown(models.Model):  # type: ignore[misc]
+class ViewRow(models.Model):  # type: ignore[misc]
     """A row of a view."""
 
     objects = ReadOnlyManager()
