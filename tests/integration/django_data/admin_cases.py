@@ -15,10 +15,11 @@ if __name__ != "__main__":
 
 set_up(sys.argv[1])
 
-from django.contrib.admin.utils import quote  # noqa: E402 (it needs the settings)
+from asgiref.sync import async_to_sync  # noqa: E402 (it needs the settings)
+from django.contrib.admin.utils import quote  # noqa: E402
 from django.contrib.auth.models import Permission, User  # noqa: E402
 from django.core.management import call_command  # noqa: E402
-from django.test import Client, TestCase  # noqa: E402
+from django.test import AsyncClient, Client, TestCase  # noqa: E402
 from django.test.utils import setup_test_environment  # noqa: E402
 
 from mutirao import Limit, Retry  # noqa: E402
@@ -231,6 +232,12 @@ class Dashboard(unittest.TestCase):
             staff(*acting).post("/jobs/act/cancel", form, sent, headers=foreign).status_code == 403
         )
         assert staff(*acting).get("/jobs/nowhere").status_code == 404
+
+    def test_by_asgi(self) -> None:
+        """The same view, where Django is served as an ASGI application."""
+        client = AsyncClient()
+        client.cookies = staff("view_job").cookies
+        assert async_to_sync(client.get)("/jobs/jobs").status_code == 200
 
 
 class InATransaction(Cases, TestCase):  # type: ignore[misc]

@@ -37,12 +37,19 @@ def test_migrations_and_models(request: pytest.FixtureRequest, kind: str) -> Non
     assert run(request, "model_cases", kind, 3) == 14
 
 
+def test_jobs_in_a_schema(request: pytest.FixtureRequest) -> None:
+    """Tables, models and checks are where `MUTIRAO` says, on PostgreSQL."""
+    assert run(request, "schema_cases", "postgresql", 1) == 1
+
+
+@pytest.mark.repeats("postgresql", decided="tests/integration/django_data/admin_cases.py")
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_the_admin(request: pytest.FixtureRequest, kind: str) -> None:
     """Lists, actions and forms, as the models' permissions allow; and the dashboard beside it."""
-    assert run(request, "admin_cases", kind, 1) == 18
+    assert run(request, "admin_cases", kind, 1) == 19
 
 
+@pytest.mark.repeats("postgresql", decided="tests/integration/django_data/check_cases.py")
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_system_checks(request: pytest.FixtureRequest, kind: str) -> None:
     """What is wrong with a project is said by `manage.py check`."""

@@ -196,18 +196,24 @@ def test_a_project_s_own_tests(tmp_path: Path, postgres: PostgresServer) -> None
     postgres.drop_database(name)
 
 
-@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
-@pytest.mark.repeats("mysql", decided="tests/integration/django_data/model_cases.py")
-def test_by_pytest_django(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+def test_by_pytest_django(tmp_path: Path) -> None:
     """`django_db` with the fixtures of the package."""
-    if kind == "sqlite":
-        said = database(f"sqlite:///{tmp_path / 'shop.db'}")
-        said["TEST"] = {"NAME": str(tmp_path / "test.db")}
-    else:
-        said = database(request.getfixturevalue("mysql_url"))
-    home = project(tmp_path, said)
+    home = project(tmp_path, _file(tmp_path))
     (home / "test_shop.py").write_text(_PYTEST)
     (home / "pytest.ini").write_text("[pytest]\n")
     assert "3 passed" in run(home, "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
+@pytest.mark.repeats("sqlite", "mysql", decided="tests/integration/django_data")
+def test_its_tests_elsewhere(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    """The same on other databases, in one process."""
+    url = request.getfixturevalue("mysql_url") if kind == "mysql" else None
+    home = project(tmp_path, database(url) if url else _file(tmp_path))
     (home / "shop" / "tests.py").write_text(_TESTS)
     assert "Ran 7 tests" in run(home, "django", "test", "--noinput")
+
+
+def _file(home: Path) -> dict[str, object]:
+    """Return an SQLite database whose tests have a file, too: others connect to it."""
+    return {**database(f"sqlite:///{home / 'shop.db'}"), "TEST": {"NAME": str(home / "test.db")}}
