@@ -194,7 +194,19 @@ class Cases:
             assert f"1 {action}d" == told(client.post(at, chosen, follow=True))
             assert Endpoint.objects.get(id="shop").paused is (action == "pause")
         assert secret not in client.get(f"{at}shop/change/").content.decode()
-        app.endpoints.remove("shop")
+        assert client.get(f"{at}add/").status_code == 403
+        client = staff("view_endpoint", "add_endpoint", "delete_endpoint")
+        new = {"id": "crm", "url": "https://crm.example/hook", "topics": "order.* user.new"}
+        weak = client.post(f"{at}add/", {**new, "secret": "weak", "tenant": "", "group": ""})
+        assert "secret" in str(weak.context["adminform"].form.errors)
+        asked = {**new, "secret": secret, "tenant": "acme", "group": ""}
+        assert client.post(f"{at}add/", asked).status_code == 302
+        assert Endpoint.objects.get(id="crm").tenant == "acme"
+        again = client.post(f"{at}add/", asked)
+        assert "already" in str(again.context["adminform"].form.errors)
+        for name in ("crm", "shop"):
+            assert client.post(f"{at}{name}/delete/", {"post": "yes"}).status_code == 302
+        assert not Endpoint.objects.filter(id__in=["crm", "shop"]).exists()
         for name in ("worker", "graph", "action", "subscription"):
             assert staff(f"view_{name}").get(f"/admin/mutirao/{name}/").status_code == 200
 

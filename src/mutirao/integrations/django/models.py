@@ -225,7 +225,7 @@ class Schedule(ViewRow):
         """Its view."""
 
         db_table = placed("mutirao_schedules")
-        default_permissions = ("view", "change")
+        default_permissions = ("view", "change", "delete")
 
     def __str__(self) -> str:
         """Return what the admin calls it."""
@@ -382,7 +382,7 @@ class Subscription(ViewRow):
         """Its view."""
 
         db_table = placed("mutirao_subscriptions")
-        default_permissions = ("view", "change")
+        default_permissions = ("view", "change", "delete")
 
     def __str__(self) -> str:
         """Return what the admin calls it."""
@@ -429,7 +429,7 @@ class Endpoint(ViewRow):
         """Its view."""
 
         db_table = placed("mutirao_endpoints")
-        default_permissions = ("view", "change")
+        default_permissions = ("view", "add", "change", "delete")
 
     def __str__(self) -> str:
         """Return what the admin calls it."""

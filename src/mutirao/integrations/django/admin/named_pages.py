@@ -5,12 +5,12 @@ to what the code declares lasts until the declaration changes.
 """
 
 from datetime import UTC
-from typing import Any
+from typing import Any, ClassVar
 
 from django import forms
 from django.utils import timezone
 
-from mutirao.errors import MutiraoError
+from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.integrations.django import models
 from mutirao.integrations.django.acting import perform
 from mutirao.integrations.django.admin.read_page import ReadPage, action
@@ -20,10 +20,14 @@ from mutirao.model.limits.limits import Limit
 class ClientForm(forms.ModelForm):  # type: ignore[misc]
     """A form whose values the client checks, and writes, when it is saved."""
 
+    needed: tuple[str, ...] = ()  # though the view may be without
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
+        columns = {field.name: field for field in self.instance._meta.fields}
         for name, field in self.fields.items():
-            field.required = not self.instance._meta.get_field(name).null
+            if name in columns and columns[name].null:
+                field.required = name in self.needed
 
     def clean(self) -> dict[str, Any]:
         """Have the client do it; what it refuses is shown above the form."""
@@ -69,8 +73,29 @@ class NamedPage(ReadPage):
         """Do nothing: there is nothing else."""
 
 
+class RemovablePage(NamedPage):
+    """A page about something that may be removed as well; its jobs stay."""
+
+    removed_by: str  # the part of the client that does so
+
+    def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return whether whoever asks may remove such things."""
+        return self.may(request, "delete")
+
+    def delete_model(self, request: Any, obj: Any) -> None:
+        """Have the client remove it."""
+        perform(lambda client: getattr(client, self.removed_by).aremove(obj.pk))
+
+    def delete_queryset(self, request: Any, queryset: Any) -> None:
+        """Have the client remove each."""
+        for each in queryset:
+            self.delete_model(request, each)
+
+
 class ScheduleForm(ClientForm):
     """The times of a schedule."""
+
+    needed = ("timezone", "catch_up", "overlap", "jitter")
 
     def write(self, changed: dict[str, Any]) -> None:
         """Change it; an empty text or number means none."""
@@ -91,8 +116,10 @@ class ScheduleForm(ClientForm):
         widgets = dict.fromkeys(("cron", "timezone", "catch_up", "overlap"), forms.TextInput)
 
 
-class SchedulePage(NamedPage):
+class SchedulePage(RemovablePage):
     """The schedules, with their next ticks."""
+
+    removed_by = "schedules"
 
     form = ScheduleForm
     editable = ScheduleForm.Meta.fields
@@ -126,6 +153,8 @@ _NUMBERS = ("most", "per", "burst")
 
 class LimitForm(ClientForm):
     """The numbers of a limit."""
+
+    needed = ("most",)
 
     def write(self, changed: dict[str, Any]) -> None:
         """Put the limit anew, with what was changed."""
@@ -168,8 +197,10 @@ class LimitPage(NamedPage):
         self.each(request, named.values(), "removed", lambda c, row: c.limits.aremove(row.name))
 
 
-class SubscriptionPage(NamedPage):
+class SubscriptionPage(RemovablePage):
     """Who is told of what is published."""
+
+    removed_by = "subscriptions"
 
     list_display = ("id", "topic", "task", "kind", "active", "waiting", "running", "lag", "in_code")
     list_filter = ("kind", "active", "origin")
@@ -188,8 +219,64 @@ class SubscriptionPage(NamedPage):
         self.each(request, queryset, "disabled", lambda c, row: c.subscriptions.adisable(row.id))
 
 
-class EndpointPage(NamedPage):
+class NewEndpointForm(ClientForm):
+    """An endpoint that is added. Neither its URL nor its secret are shown later."""
+
+    needed = ("topics",)
+    topics = forms.CharField(help_text="Topics, or patterns such as order.*, with spaces between.")
+    url = forms.URLField(assume_scheme="https")
+    secret = forms.CharField(
+        widget=forms.PasswordInput(render_value=False), help_text="whsec_…, or 24 to 64 bytes."
+    )
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Put it; one that is there under this name is not replaced."""
+        self.instance.pk = id = changed["id"]
+        if models.Endpoint.objects.filter(pk=id).exists():
+            raise InvalidEndpoint(
+                f"there is an endpoint {id!r} already; give this one another name"
+            )
+        terms = {name: changed[name] for name in ("tenant", "group") if changed.get(name)}
+        topics = changed["topics"].split()
+        perform(
+            lambda client: client.endpoints.aput(
+                id, changed["url"], topics, secret=changed["secret"], **terms
+            )
+        )
+
+    class Meta:
+        """What is asked of it."""
+
+        model = models.Endpoint
+        fields = ("id", "topics", "tenant", "group")
+        widgets: ClassVar = dict.fromkeys(fields, forms.TextInput)
+
+
+_ASKED = ("id", "url", "topics", "secret", "tenant", "group")
+
+
+class EndpointPage(RemovablePage):
     """Where webhooks go; URLs and secrets are not shown."""
+
+    removed_by = "endpoints"
+
+    def has_add_permission(self, request: Any) -> bool:
+        """Return whether whoever asks may add endpoints."""
+        return self.may(request, "add")
+
+    def get_form(self, request: Any, obj: Any = None, change: bool = False, **how: Any) -> Any:
+        """Return the form of a new one; of those that are there nothing is edited."""
+        if obj is None:
+            how["form"] = NewEndpointForm
+        return super().get_form(request, obj, change, **how)
+
+    def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
+        """Return what is asked of a new one, and all that is shown of others."""
+        return super().get_fieldsets(request, obj) if obj else [(None, {"fields": _ASKED})]
+
+    def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
+        """Return nothing for a new one."""
+        return super().get_readonly_fields(request, obj) if obj else []
 
     list_display = ("id", "host", "topics", "active", "paused", "breaker", "held", "last_failure")
     list_filter = ("active", "paused")
