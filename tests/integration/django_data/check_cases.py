@@ -97,6 +97,8 @@ class Checks(unittest.TestCase):
         name = connection.settings_dict["NAME"]
         connection.settings_dict["NAME"] = ":memory:"
         assert "Name a file" in found()["mutirao.W006"]
+        connection.settings_dict["NAME"] = "file:memorydb_default?mode=memory&cache=shared"
+        assert not {"mutirao.W005", "mutirao.W006"} & found().keys()
         connection.settings_dict["NAME"] = name
 
     def test_a_task_of_the_program(self) -> None:

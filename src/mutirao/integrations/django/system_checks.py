@@ -21,6 +21,7 @@ from mutirao.sql import migrations
 
 _BACKEND = "mutirao.integrations.django.MutiraoBackend"
 _APP = "mutirao.integrations.django"
+_OF_A_TEST = "file:memorydb_"  # begins the name that Django gives a test's database in memory
 
 
 def register() -> None:
@@ -107,6 +108,8 @@ def _of_sqlite() -> Iterator[checks.CheckMessage]:
     alias = _alias()
     connection = connections[alias]
     if not is_sqlite(connection):
+        return
+    if str(connection.settings_dict["NAME"]).startswith(_OF_A_TEST):
         return
     if connection.is_in_memory_db():
         yield checks.Warning(
