@@ -19,7 +19,7 @@ def run(request: pytest.FixtureRequest, program: str, kind: str, databases: int)
         [*command, *urls], capture_output=True, text=True, timeout=240, check=False
     )
     assert ran.returncode == 0, ran.stderr
-    return int(re.findall(r"^Ran (\d+) tests", ran.stderr, re.MULTILINE)[0])
+    return int(re.findall(r"^Ran (\d+) tests?", ran.stderr, re.MULTILINE)[0])
 
 
 def _empty(request: pytest.FixtureRequest, kind: str, nth: int) -> str:
