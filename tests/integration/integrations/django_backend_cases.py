@@ -496,11 +496,16 @@ class Settings(Clean):
         connection.close_at = 0
         around = around_functions(cast(Any, None))
         next(around)
-        assert connection.connection is None
+        found = [connection.connection is None]
         with transaction.atomic():
             connection.close_at = 0
             next(around, None)
-            assert connection.connection is not None
+            found.append(connection.connection is None)
+        connection.queries_log.append({"sql": "SELECT 1"})
+        list(around_functions(cast(Any, None)))
+        found.append(connection.connection is None)
+        assert found == [True, False, True]
+        assert not connection.queries_log
 
     def test_transactions_that_cannot_complete_a_job(self) -> None:
         """One in another, one that was marked for rollback, and one that there is not."""
@@ -522,7 +527,10 @@ class InATest(TestCase):  # type: ignore[misc]
         result = tasks.echo.enqueue(1)
         assert tasks.echo.get_result(result.id).status == READY
         kept = tasks.kept.enqueue("here")
-        assert drain(app, conn=connection) == {"succeeded": 2}
+        with CaptureQueriesContext(connection) as queries:
+            connection.cursor().execute("SELECT 1")
+            assert drain(app, conn=connection) == {"succeeded": 2}
+        assert "SELECT 1" in [each["sql"] for each in queries]
         result.refresh()
         assert result.return_value == [1, 2, [], {}]
         assert kept.id not in [job.id for job in app.jobs(limit=None)]

@@ -4,7 +4,6 @@ They go through Django's connection, which sees what its transaction has written
 """
 
 import builtins
-import json
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -25,6 +24,7 @@ from mutirao.integrations.django.databases import selected
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed, as_django_s
 from mutirao.model.jobs import retry
 from mutirao.model.jobs.states import UNCOUNTED_OUTCOMES
+from mutirao.model.row_json import read, read_object
 
 _JOB = (
     "id", "task", "queue", "priority", "state", "run_at", "enqueued_at", "started_at",
@@ -58,6 +58,7 @@ class TaskResults:
             TaskResultDoesNotExist: there is no such job.
             ConfigurationError: its task is none of `django.tasks`.
             ImportError: there is no such task any more.
+            UnreadableRow: somebody else has written what is no JSON.
         """
         if not (id.isascii() and id.isdigit() and int(id) <= _MAX_ID):
             raise TaskResultDoesNotExist(id)
@@ -83,10 +84,11 @@ class TaskResults:
 
 def _result(job: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], backend: Any) -> Any:
     of = _task(job)
-    metadata = _plain(job["metadata"]) or {}
+    metadata = read_object(job["metadata"] or "{}", "its metadata")
     alias = metadata.get(BACKEND, of.backend)
     native: Performed = backend.native(of)
-    args, kwargs = native.as_called(_plain(job["args"]) or {}, metadata.get(POSITIONAL, 0))
+    named = read_object(job["args"], "its arguments")
+    args, kwargs = native.as_called(named, metadata.get(POSITIONAL, 0))
     counted = [
         each
         for each in attempts
@@ -111,8 +113,9 @@ def _result(job: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], backe
         errors=[_error(each) for each in counted if each["error_type"] is not None],
         worker_ids=workers,
     )
-    if job["state"] == "succeeded" and attempts:
-        object.__setattr__(result, "_return_value", _plain(attempts[-1]["result"]))
+    if job["state"] == "succeeded" and attempts and attempts[-1]["result"] is not None:
+        value = read(attempts[-1]["result"], "its result")
+        object.__setattr__(result, "_return_value", value)
     return result
 
 
@@ -152,10 +155,6 @@ def _path(name: str) -> str:
         if hasattr(module, name):
             return f"{module.__name__}.{name}"
     return f"builtins.{name}"
-
-
-def _plain(text: Any) -> Any:
-    return json.loads(text) if isinstance(text, str | bytes) else text
 
 
 def _moment(value: Any) -> Any:
