@@ -25,10 +25,11 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
                mariadb.py::TestMariadb) \
              $(addprefix tests/acceptance/test_with_,django.py fastapi.py flask.py) \
              'tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]' \
+             'tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]' \
              $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
              $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
                vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
-             $(foreach page,database django graphs guarantees hub limits schedules tasks tenants topics uniqueness worker, \
+             $(foreach page,database django django-admin django-testing graphs guarantees hub limits schedules tasks tenants topics uniqueness worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.

@@ -24,6 +24,8 @@ FOLLOWED = [
     "docs/dashboard.md",
     "docs/database.md",
     "docs/django.md",
+    "docs/django-admin.md",
+    "docs/django-testing.md",
     "docs/guarantees.md",
     "docs/filters.md",
     "docs/from/apscheduler.md",
@@ -82,7 +84,7 @@ def _reader(
             port = request.getfixturevalue("rabbit").port
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
             return Reader(directory, node, "", "shop.db", programs=programs)
-        case "docs/django.md":
+        case "docs/django.md" | "docs/django-admin.md" | "docs/django-testing.md":
             of_project = {
                 "DJANGO_SETTINGS_MODULE": "kiosk.settings",
                 "MUTIRAO_APP": "mutirao.integrations.django.standalone:app",

@@ -67,6 +67,19 @@ def _every_module(package: ModuleType) -> Iterator[str]:
     return (m.name for m in pkgutil.walk_packages(paths, prefix=f"{package.__name__}."))
 
 
+def _set_django_up() -> None:
+    """Have a project in which modules with models can be imported at all."""
+    import django
+    from django.conf import settings
+
+    apps = [f"django.contrib.{name}" for name in ("admin", "auth", "contenttypes", "messages")]
+    settings.configure(
+        INSTALLED_APPS=[*apps, "mutirao.integrations.django"],
+        DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": "none.db"}},
+    )
+    django.setup(set_prefix=False)
+
+
 def main(packages: list[str]) -> None:
     """Import every module of `packages` under watch, and print the offences."""
     offences: list[str] = []
@@ -80,6 +93,8 @@ def main(packages: list[str]) -> None:
     environment = SpyingEnvironment(os.environ, packages)
     os.environ = environment  # type: ignore[assignment]  # noqa: B003 (a spy must stand in for it)
     sys.addaudithook(watch)
+    if "mutirao" in packages:
+        _set_django_up()
     for name in packages:
         for module in _every_module(importlib.import_module(name)):
             importlib.import_module(module)

@@ -28,6 +28,7 @@ SECONDS = {
     "tests/conformance/test_sql_store.py::TestPsycopg": 210,
     "tests/conformance/test_sql_store.py::TestSqlite": 110,
     "tests/integration/carrying/test_suspects.py": 47,
+    "tests/integration/django_data/test_django_data.py": 30,
     "tests/integration/enqueue/test_streaming.py": 58,
     "tests/integration/graphs/test_race.py": 47,
     "tests/integration/migrations/test_old_databases.py": 63,

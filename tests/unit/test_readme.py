@@ -136,6 +136,14 @@ def test_the_table_of_qualifiers_is_complete() -> None:
     assert re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE) == [*QUALIFIERS]
 
 
+def test_the_table_of_system_checks_is_complete() -> None:
+    """Each check of a Django project has its row."""
+    page = (ROOT / "docs" / "django-admin.md").read_text()
+    code = (ROOT / "src/mutirao/integrations/django/system_checks.py").read_text()
+    rows = re.findall(r"^\| `(mutirao\.[EW]\d+)` \|", page, re.MULTILINE)
+    assert sorted(rows) == sorted(set(re.findall(r'id="(mutirao\.[EW]\d+)"', code)))
+
+
 def test_the_table_of_settings_is_complete() -> None:
     """docs/worker.md lists every setting of a worker with its default."""
     rows = re.findall(

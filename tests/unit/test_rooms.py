@@ -53,6 +53,7 @@ SAME_SUBJECT = {
     "consumer",
     "decoding",
     "dialect",
+    "django",
     "endpoints",
     "enqueue",
     "enqueue_statements",
@@ -108,6 +109,7 @@ TWO_SUBJECTS = {
     "keys",
     "logs",
     "memory",
+    "models",  # Django looks for its own by this name
     "options",
     "registration",
     "registry",

@@ -5,14 +5,19 @@ loop that drives a drain stops for each call, and goes on when that has returned
 """
 
 import asyncio
+import sys
 from collections import deque
-from collections.abc import Callable, Coroutine
-from typing import Any, TypeVar
+from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Executor, Future
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, ParamSpec, TypeVar
 
 from mutirao.engine.calls.threads import ThreadCall, Threads, perform
 from mutirao.engine.duties.schedules import Pauser
 from mutirao.testing.memory import at_once
 
+P = ParamSpec("P")
 R = TypeVar("R")
 
 
@@ -21,7 +26,7 @@ class CallersThread(Threads):
 
     def __init__(self) -> None:
         super().__init__()
-        self._asked: deque[ThreadCall] = deque()
+        self._asked: deque[Callable[[asyncio.AbstractEventLoop], None]] = deque()
 
     def submit(
         self,
@@ -31,27 +36,71 @@ class CallersThread(Threads):
     ) -> ThreadCall:
         """Call a function in the thread that called `drive`."""
         call = ThreadCall(function, on_end)
-        self._asked.append(call)
-        asyncio.get_running_loop().stop()
+        self.ask(partial(_call, call))
         return call
+
+    def ask(self, work: Callable[[asyncio.AbstractEventLoop], None]) -> None:
+        """Have something done in the thread that called `drive`, while the loop stands still."""
+        self._asked.append(work)
+        asyncio.get_running_loop().stop()
 
     def give_up(self, call: ThreadCall) -> None:
         """Do nothing: nobody can give up what runs in the caller's own thread."""
 
     def drive(self, work: Coroutine[Any, Any, R]) -> R:
         """Run a coroutine in an event loop of its own, and what it asks to be called outside it."""
-        with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
+        factory = asyncio.new_event_loop
+        with _for_asgiref(self), asyncio.Runner(loop_factory=factory) as runner:
             loop = runner.get_loop()
             task = loop.create_task(work)
             task.add_done_callback(lambda _: loop.stop())
             while not task.done():
                 loop.run_forever()
                 while self._asked:
-                    _call(self._asked.popleft(), loop)
+                    self._asked.popleft()(loop)
             return task.result()
 
     def close(self) -> None:
         """Do nothing: there are no threads."""
+
+
+class _CallersExecutor(Executor):
+    """Runs what `sync_to_async` is given in the thread that called `drive`."""
+
+    def __init__(self, thread: CallersThread) -> None:
+        self._thread = thread
+
+    def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
+        """Have a function called; return what will be its result."""
+        future: Future[R] = Future()
+
+        def work(loop: asyncio.AbstractEventLoop) -> None:
+            try:
+                future.set_result(function(*args, **kwargs))
+            except Exception as error:  # noqa: BLE001 (raised where the result is awaited)
+                future.set_exception(error)
+
+        self._thread.ask(work)
+        return future
+
+
+@contextmanager
+def _for_asgiref(thread: CallersThread) -> Iterator[None]:
+    """Have coroutines use Django's ORM in the caller's thread: there is the connection of a test.
+
+    asgiref looks there for a thread that waits for its loop, as `async_to_sync` does.
+    """
+    asgiref = sys.modules.get("asgiref.sync")  # whoever has not loaded it, does not use it
+    if asgiref is None:
+        yield
+        return
+    executors = asgiref.AsyncToSync.executors
+    before = getattr(executors, "current", None)
+    executors.current = _CallersExecutor(thread)
+    try:
+        yield
+    finally:
+        executors.current = before
 
 
 class CallersPauser(Pauser):

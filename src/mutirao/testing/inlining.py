@@ -26,6 +26,7 @@ from mutirao.sql.schema.tables import job, json_columns, live, next_run
 from mutirao.sql.statements import graphs
 from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
 from mutirao.tasks.task import Task
+from mutirao.testing.calling import CallersThread
 from mutirao.testing.memory import MemoryStore, at_once
 from mutirao.testing.transactions import SessionFactory
 
@@ -226,7 +227,7 @@ def _in_a_loop(attempt: Coroutine[Any, Any, None]) -> None:
     try:
         asyncio.get_running_loop()
     except RuntimeError:
-        asyncio.run(attempt)
+        CallersThread().drive(attempt)
         return
     context = contextvars.copy_context()
     with ThreadPoolExecutor(1) as thread:

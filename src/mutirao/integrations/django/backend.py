@@ -20,6 +20,7 @@ from mutirao.integrations.django.compat import (
 from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed
 from mutirao.integrations.django.project import DjangoMutirao, application
 from mutirao.integrations.django.results import TaskResults
+from mutirao.integrations.django.system_checks import of_backend
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 from mutirao.model.jobs.job import NewJob
 
@@ -109,6 +110,10 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         app: DjangoMutirao = application()
         alias = self.options.get("database") or app.alias
         return TaskResults(alias, app.conf.schema).read(str(result_id), self)
+
+    def check(self, **kwargs: Any) -> list[Any]:
+        """Return what is wrong with its entry of TASKS."""
+        return [*super().check(**kwargs), *of_backend(self)]
 
     def _validate_again(self, task: Any) -> None:
         """Validate a task that was made under other settings, perhaps; not twice in a row."""

@@ -10,6 +10,7 @@ from mutirao.integrations.django import conf
 from mutirao.integrations.django.atomic import DjangoConnections
 from mutirao.integrations.django.databases import chosen_alias, engine_of
 from mutirao.integrations.django.handler_connections import around_coroutines, around_functions
+from mutirao.sql.store.hub import AnnouncingStore
 
 if TYPE_CHECKING:
     from mutirao.integrations.django.performing import Performed
@@ -47,6 +48,20 @@ class DjangoMutirao(Mutirao):
             del self._tasks[task.name]
         self.register(task)
         self.performed[task.name] = task
+
+    def follow_database(self) -> None:
+        """Look for jobs where `DATABASES` has them now: a test's file has a name of its own.
+
+        On a server each connection is opened with the name of that moment, so nothing is to do.
+        """
+        engine = engine_of(self.alias)
+        if not self._engines.in_file or engine.url == self._engines.given:
+            return
+        hub, schema = self.conf.hub, self.conf.schema
+        self._portal.call(self.store.close)
+        self._keep_in_sql(AnnouncingStore(engine, hub=hub, schema=schema))
+        self.use_connections(DjangoConnections(self.alias))
+        self.url = engine.url
 
     @property
     def connection(self) -> Any:

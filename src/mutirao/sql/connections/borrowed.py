@@ -4,18 +4,20 @@ A transaction of an engine is a savepoint here, so the caller's own commit or ro
 all of it. Each is a SQLAlchemy connection over the same connection of the driver.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, cast
 
-from sqlalchemy import URL, Engine, NullPool, create_engine, event
+from sqlalchemy import URL, Connection, Engine, NullPool, create_engine, event, make_url
 from sqlalchemy.exc import MissingGreenlet
 from sqlalchemy.util import await_only
 
 from mutirao.model.row_json import shown
 from mutirao.sql.connections.engines import Database, Engines
 from mutirao.sql.connections.keeping import refuse_kept
-from mutirao.sql.drivers.borrowing import Borrowed
+from mutirao.sql.drivers.borrowing import Borrowed, Lent
+from mutirao.sql.registry import DIALECTS, dialect_named
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -36,7 +38,7 @@ class BorrowedEngines(Engines):
         scheme = next(each for each in schemes if each.endswith(f"+{borrowed.driver}"))
         url = self.given.set(drivername=scheme)
         self.put_back = self._connecting.lent(borrowed.raw)
-        self._lent = _engine(url, borrowed, schemes[scheme].alone)
+        self._lent = _engine(url, borrowed, schemes[scheme].alone, _Savepoints())
         if self.names is not None:
             event.listen(self._lent, "before_cursor_execute", self.names.say, retval=True)
 
@@ -72,7 +74,37 @@ class BorrowedEngines(Engines):
         """Leave the connection open: it is the caller's."""
 
 
-def _engine(url: URL, borrowed: Borrowed, options: Mapping[str, Any]) -> Engine:
+@contextmanager
+def lent_connection(lent: Lent) -> Iterator[Connection]:
+    """Give a SQLAlchemy connection that begins and ends nothing: its transaction is the caller's.
+
+    Or none, where the caller commits each statement.
+    """
+    backend = next(
+        name
+        for name in DIALECTS
+        if f"{name}+{lent.driver}" in dialect_named(name).connecting.schemes
+    )
+    engine = _engine(make_url(f"{backend}+{lent.driver}://"), lent, {}, _NoSavepoints())
+    try:
+        with engine.connect() as connection:
+            yield connection
+    finally:
+        lent.give_back()
+
+
+class _NoSavepoints:
+    """Of a transaction that is the caller's."""
+
+    def begin(self, connection: Any) -> None:
+        """Begin nothing."""
+
+    release = undo = begin
+
+
+def _engine(
+    url: URL, borrowed: Lent, options: Mapping[str, Any], savepoints: "_Savepoints | _NoSavepoints"
+) -> Engine:
     engine: Engine = create_engine(
         url,
         creator=lambda: borrowed.connection(engine.dialect.create_connect_args(url)[1]),
@@ -81,7 +113,7 @@ def _engine(url: URL, borrowed: Borrowed, options: Mapping[str, Any]) -> Engine:
         json_deserializer=shown,
         **options,
     )
-    savepoints, dialect = _Savepoints(), cast(Any, engine.dialect)
+    dialect = cast(Any, engine.dialect)
     dialect.do_begin, dialect.do_commit = savepoints.begin, savepoints.release
     dialect.do_rollback, dialect.do_close = savepoints.undo, _leave_open
     dialect.do_terminate, dialect.on_connect = _leave_open, lambda: None

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
 
 from sqlalchemy import Connection
@@ -19,6 +19,19 @@ class Admin(ABC):
     @abstractmethod
     def migrating(self, connection: Connection) -> AbstractContextManager[None]:
         """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
+
+    @contextmanager
+    def migrating_within(self, connection: Connection) -> Iterator[None]:
+        """Keep others from migrating, in a transaction that its caller ends, if there is one.
+
+        The caller's session is afterwards as it was.
+        """
+        with self.migrating(connection):
+            yield
+
+    def prepare_file(self, connection: Connection) -> None:
+        """Do what no transaction can, before one migrates; nothing where there is no file."""
+        return
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
         """Return the statements with which a migration begins, so that it works in a schema.

@@ -34,7 +34,35 @@ class _Way:
     closed: Callable[[Any], bool] = lambda raw: bool(raw.closed)
 
 
-class Borrowed:
+class Lent:
+    """A driver's own connection, for a SQLAlchemy connection over it that leaves it as it is.
+
+    Parameters:
+        raw: the connection.
+
+    Raises:
+        UnsupportedConnection: it is of no driver that is known here.
+    """
+
+    def __init__(self, raw: Any) -> None:
+        self.raw = self._raw = raw
+        self._way = _WAYS.adapt(raw)
+        self._made: Any = None
+        self.driver, self.prepare_cursor = self._way.name, self._way.cursor
+
+    def connection(self, arguments: Mapping[str, Any]) -> Any:
+        """Return what SQLAlchemy speaks through: the driver's own, or another one over the same."""
+        if self._made is None:
+            self._made = self._way.connection(self._raw, arguments)
+        return self._made
+
+    def give_back(self) -> None:
+        """Leave the connection to the caller."""
+        if self._made is not None and self._made is not self._raw:
+            del self._made.pgconn  # else psycopg warns that nobody has closed it
+
+
+class Borrowed(Lent):
     """A connection or session of the caller's, with an open transaction.
 
     Parameters:
@@ -72,18 +100,9 @@ class Borrowed:
                 " in; begin one (in Django: use a TestCase, or transaction.atomic()), or leave"
                 " conn= out"
             )
-        self.raw = self._raw = beneath.adapt(conn)
-        self._way = _WAYS.adapt(self._raw)
+        super().__init__(beneath.adapt(conn))
         self._way.begin(self._raw)
         self._beneath = kinds.DRIVERS.adapt(self._raw)  # Django's cursor minds a running loop
-        self._made: Any = None
-        self.driver, self.prepare_cursor = self._way.name, self._way.cursor
-
-    def connection(self, arguments: Mapping[str, Any]) -> Any:
-        """Return what SQLAlchemy speaks through: the driver's own, or another one over the same."""
-        if self._made is None:
-            self._made = self._way.connection(self._raw, arguments)
-        return self._made
 
     def keep(self) -> None:
         """Remember what stands now, before a handler is called."""
@@ -113,8 +132,7 @@ class Borrowed:
 
     def give_back(self) -> None:
         """Leave the connection to the caller; a session reads anew what it has read before."""
-        if self._made is not None and self._made is not self._raw:
-            del self._made.pgconn  # else psycopg warns that nobody has closed it
+        super().give_back()
         if self._session is not None:
             self._session.expire_all()
 

@@ -18,12 +18,22 @@ from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, String, TypeDecorator
 
+from mutirao.sql.connections.borrowed import lent_connection
 from mutirao.sql.connections.engines import Database, Engines
+from mutirao.sql.drivers.borrowing import Lent
 from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.migrations.mending import FOUND
 from mutirao.sql.migrations.script import SCHEMA
 from mutirao.sql.registry import TABLES_ONLY, derivation, dialect_named, dialect_of
-from mutirao.sql.schema.version import VERSION_TABLE, current, head, refuse_unfit, signing
+from mutirao.sql.schema.version import (
+    REVISIONS,
+    VERSION_TABLE,
+    check,
+    current,
+    head,
+    refuse_unfit,
+    signing,
+)
 
 
 def upgrade(database: Database, schema: str | None = None) -> None:
@@ -79,6 +89,95 @@ def ddl(dialect: str, schema: str | None = None) -> str:
     return output.getvalue()
 
 
+def upgrade_within(conn: object, revision: str, schema: str | None = None) -> bool:
+    """Bring the database of a caller's connection to a revision, unless it is there or further.
+
+    Statements run in the transaction that is open there, which the caller ends; where none is, or
+    the database ends it at each change of a table, a migration that was cut off is done again from
+    its beginning. Others wait meanwhile, `upgrade` as well. Returns whether anything was to do.
+
+    Parameters:
+        conn: a driver's own connection: of psycopg, psycopg2, sqlite3, PyMySQL or mysqlclient.
+        revision: one of `REVISIONS`.
+        schema: the schema of the tables; None: where sessions create.
+
+    Raises:
+        UnsupportedConnection: the connection is of another driver.
+        SchemaTooNew, SchemaTooOld, SchemaDiffers, StoreError: as `upgrade` does.
+    """
+    with translate_errors(), lent_connection(Lent(conn)) as connection:
+        admin = dialect_of(connection.dialect).admin
+        with admin.migrating_within(connection):
+            options: dict[str, Any] = {SCHEMA: schema}
+            context = _context(connection, to=revision, **options)
+            _enter(context, schema)
+            return _bring(connection, context, revision)
+
+
+def _bring(connection: Connection, context: MigrationContext, revision: str) -> bool:
+    found = current(connection)
+    if found is not None:
+        refuse_unfit(connection, found)
+        if REVISIONS.index(found.revision) >= REVISIONS.index(revision):
+            return False
+        context.opts[FOUND] = found.revision
+    context.run_migrations(op=Operations(context))
+    if revision == head():
+        connection.execute(signing(dialect_of(connection.dialect)))
+    return True
+
+
+def check_within(conn: object) -> None:
+    """Raise what is wrong with the tables in the database of a caller's connection.
+
+    Parameters:
+        conn: a driver's own connection, as for `upgrade_within`, which finds the tables.
+
+    Raises:
+        SchemaMissing, SchemaTooOld, SchemaTooNew, SchemaDiffers: they do not fit the package.
+        StoreError: the database refused a statement.
+    """
+    with translate_errors(), lent_connection(Lent(conn)) as connection:
+        check(connection)
+
+
+def prepare_file(conn: object) -> None:
+    """Do what no transaction can, before `upgrade_within`: put an SQLite file in WAL mode.
+
+    Parameters:
+        conn: a driver's own connection, without a transaction.
+    """
+    with translate_errors(), lent_connection(Lent(conn)) as connection:
+        dialect_of(connection.dialect).admin.prepare_file(connection)
+
+
+def revision_sql(dialect: str, revision: str, schema: str | None = None) -> str:
+    """Return the SQL that brings a database from the revision before to this one.
+
+    Parameters:
+        dialect: the kind of database.
+        revision: one of `REVISIONS`.
+        schema: the schema of the tables; None: `public`, where a database has schemas.
+
+    Raises:
+        ConfigurationError: the dialect is unknown, or has no schemas.
+    """
+    found, output = dialect_named(dialect), StringIO()
+    before = REVISIONS.index(revision) - 1
+    options: dict[str, Any] = {
+        "as_sql": True,
+        "output_buffer": output,
+        SCHEMA: schema,
+        "starting_rev": REVISIONS[before] if before >= 0 else None,
+    }
+    context = _context(None, dialect_name=found.name, to=revision, **options)
+    _enter(context, schema)
+    context.run_migrations(op=Operations(context))
+    if revision == head():
+        Operations(context).execute(signing(found))
+    return output.getvalue().strip()
+
+
 def _upgrade(connection: Connection, *later: Path, schema: str | None = None) -> None:
     """Run all revisions, also those in the directories `later`, which a test uses."""
     with dialect_of(connection.dialect).admin.migrating(connection):
@@ -128,6 +227,7 @@ def _context(
     connection: Connection | None,
     dialect_name: str = "",
     later: Sequence[Path] = (),
+    to: str = "head",
     **options: Any,
 ) -> MigrationContext:
     scripts = _scripts(later)
@@ -138,7 +238,7 @@ def _context(
         opts={
             "version_table": VERSION_TABLE,
             "script": scripts,
-            "fn": lambda revision, _: scripts._upgrade_revs("head", revision),
+            "fn": lambda revision, _: scripts._upgrade_revs(to, revision),
             **options,
         },
     )

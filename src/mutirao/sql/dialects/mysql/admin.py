@@ -15,6 +15,7 @@ from mutirao.sql.dialects.mysql import server
 from mutirao.sql.dialects.mysql.health_checks import health_checks, lax_sessions, unfit
 from mutirao.sql.dialects.mysql.mending import mend
 from mutirao.sql.dialects.mysql.moments import NOW
+from mutirao.sql.dialects.mysql.session import lent
 from mutirao.sql.schema.types import from_micros
 
 log = logging.getLogger("mutirao")
@@ -62,6 +63,17 @@ class MysqlAdmin(Admin):
                 error.add_note(f"Giving the migration's lock back failed too: {failure!r}")
             raise
         connection.execute(_GIVE_BACK)
+
+    @contextmanager
+    def migrating_within(self, connection: Connection) -> Iterator[None]:
+        """Hold the same lock, in a session with our settings."""
+        connection.commit()  # of what SQLAlchemy has asked: it ends nothing of the caller's
+        put_back = lent(connection.connection.driver_connection)
+        try:
+            with self.migrating(connection):
+                yield
+        finally:
+            put_back()
 
     def mend(
         self, connection: Connection, statements: Iterable[str], fills: Mapping[str, str]

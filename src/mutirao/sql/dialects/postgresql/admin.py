@@ -24,6 +24,8 @@ _IDLE = "idle_in_transaction_session_timeout"
 
 _SCHEMA = text("SELECT quote_ident(current_schema())")
 _THERE = text("SELECT EXISTS (SELECT FROM pg_namespace WHERE nspname = :name)")
+_PATH = text("SELECT current_setting('search_path')")
+_SET_PATH = text("SELECT set_config('search_path', :path, true)")
 _SEARCHED = text(
     "SELECT current_schemas(false)::text[], ARRAY(SELECT n.nspname::text FROM pg_class c"
     " JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.relname = 'mutirao_version'"
@@ -41,6 +43,15 @@ class PostgresqlAdmin(Admin):
         with connection.begin():
             connection.exec_driver_sql(f"SELECT pg_advisory_xact_lock({_MIGRATION_LOCK})")
             yield
+
+    @contextmanager
+    def migrating_within(self, connection: Connection) -> Iterator[None]:
+        """Hold the same lock; the caller's search_path is what it was before."""
+        path = connection.scalar(_PATH)
+        connection.commit()  # for SQLAlchemy: it ends nothing of the caller's
+        with self.migrating(connection):
+            yield
+        connection.execute(_SET_PATH, {"path": path})
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
         """Make the schema where it is missing: whoever may create in it need not make it."""

@@ -51,6 +51,18 @@ class SqliteAdmin(Admin):
             connection.execution_options(**{SINGLE_STATEMENT: True})
             connection.exec_driver_sql(f"{_FOREIGN_KEYS} = {kept}")
 
+    @contextmanager
+    def migrating_within(self, connection: Connection) -> Iterator[None]:
+        """Take the write lock by writing first: whoever has read before may not get it any more."""
+        connection.exec_driver_sql(_TRUSTED)
+        connection.exec_driver_sql("CREATE TABLE mutirao_migrating (one)")
+        connection.exec_driver_sql("DROP TABLE mutirao_migrating")
+        yield
+
+    def prepare_file(self, connection: Connection) -> None:
+        """Put the file in WAL mode; a database in memory has none, and stays as it is."""
+        _write_ahead(connection)
+
     def in_place(
         self, statement: str, connection: Connection | None, schema: str | None
     ) -> Sequence[str]:

@@ -1,0 +1,80 @@
+"""What the admin asks and does, through the client, where its transaction is.
+
+Outside a transaction the application does it on connections of its own, in short transactions. In
+one, which ATOMIC_REQUESTS or a test has begun, it belongs to it: all is done on Django's
+connection, else it would not see what stands there, and on SQLite wait for its own lock.
+"""
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+from mutirao.app import Mutirao
+from mutirao.client.bulk.actions import Actions
+from mutirao.client.endpoints import Endpoints
+from mutirao.client.jobs import JobAdmin
+from mutirao.client.limits import Limits
+from mutirao.client.portal import Portal
+from mutirao.client.reading import Reading
+from mutirao.client.schedules import Schedules
+from mutirao.client.subscriptions import Subscriptions
+from mutirao.integrations.django.project import application
+from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
+from mutirao.tasks.handle import Handle
+from mutirao.tasks.task import Task
+from mutirao.testing.borrowing import BorrowingStore
+from mutirao.testing.memory import MemoryStore, at_once
+
+R = TypeVar("R")
+
+
+class BorrowingClient(JobAdmin):
+    """The client's operations on a connection that is lent; an application has the same."""
+
+    def __init__(self, app: Mutirao, store: BorrowingStore) -> None:
+        self._app, self.store, self._portal = app, store, Portal()
+        self.reading = Reading(self, self._portal)
+        self.actions = Actions(self, self._portal)
+        self.limits = Limits(self, lambda: tuple(app.tasks.values()), self._portal)
+        self.schedules = Schedules(self, app.task, self._portal, MAX_PAYLOAD)
+        self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)
+        self.endpoints = Endpoints(self, self._portal)
+        self.task_named = app.task_named
+        self.result, self.aresult = app.result, app.aresult
+
+    @property
+    def tasks(self) -> Mapping[str, Task[..., Any]]:
+        """The registered tasks by name."""
+        return self._app.tasks
+
+    async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
+        """Write a job in the transaction that is open."""
+        [id] = self.store.enqueue([job])
+        return Handle(id, job.task, job.queue, results=self._app)
+
+
+def perform(work: Callable[[Any], Awaitable[R]]) -> R:
+    """Have work done that takes the client: the application, or the same in Django's transaction.
+
+    Raises:
+        MutiraoError: what the work raises.
+    """
+    app = application()
+    captured = isinstance(app.store, MemoryStore)
+    if captured or not app.connection.in_atomic_block:
+        return app._portal.call(work, app)
+    with _lent(app) as client:
+        return at_once(_awaited(work(client)))
+
+
+async def _awaited(work: Awaitable[R]) -> R:
+    return await work
+
+
+@contextmanager
+def _lent(app: Any) -> Iterator[BorrowingClient]:
+    store = BorrowingStore(app.store, app.connection)
+    try:
+        yield BorrowingClient(app, store)
+    finally:
+        at_once(store.close())

@@ -1,0 +1,118 @@
+"""What the pages of the admin have in common: rows are read, and counted up to a bound."""
+
+from collections.abc import Awaitable, Callable
+from functools import cached_property, partial
+from typing import Any, TypeVar
+
+from django.conf import settings
+from django.contrib import admin, messages
+from django.core.paginator import Paginator
+from django.db import transaction
+
+from mutirao.errors import MutiraoError
+from mutirao.integrations.django.acting import perform
+
+F = TypeVar("F", bound=Callable[..., Any])
+MOST_COUNTED = 10_000
+
+
+def action(description: str, permission: str) -> Callable[[F], F]:
+    """Return what makes a method an action, for those who have a permission."""
+    marked: Callable[[F], F] = admin.action(description=description, permissions=[permission])
+    return marked
+
+
+def column(description: str) -> Callable[[F], F]:
+    """Return what makes a method something that is shown."""
+    marked: Callable[[F], F] = admin.display(description=description)
+    return marked
+
+
+class CappedPaginator(Paginator):  # type: ignore[misc]
+    """Counts no more rows than a page can show in a reasonable time."""
+
+    @cached_property
+    def count(self) -> int:
+        """The number of rows, up to `MOST_COUNTED`."""
+        counted: int = self.object_list.order_by()[:MOST_COUNTED].count()
+        return counted
+
+
+def outside_requests_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Have ATOMIC_REQUESTS leave a view out: what is done to many jobs is done in batches."""
+    for alias in settings.DATABASES:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
+
+
+class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
+    """A page about a view: nothing is added, changed or deleted as a row."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    list_per_page = 100
+
+    def has_add_permission(self, request: Any) -> bool:
+        """Return False: rows are made by enqueueing."""
+        return False
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return False: what is done is an action."""
+        return False
+
+    def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return False: history is pruned by workers."""
+        return False
+
+    def may(self, request: Any, action: str) -> bool:
+        """Return whether whoever asks has a permission on this model."""
+        return bool(request.user.has_perm(f"mutirao.{action}_{self.opts.model_name}"))
+
+    @outside_requests_transaction
+    def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
+        """Show the list, or do what was chosen."""
+        return super().changelist_view(request, extra_context)
+
+    def each(
+        self, request: Any, queryset: Any, done: str, do: Callable[[Any, Any], Awaitable[object]]
+    ) -> None:
+        """Do something to each row that was chosen, and tell how many there were."""
+        count = 0
+        for row in queryset:
+            try:
+                perform(partial(_swapped, do, row))
+            except MutiraoError as refused:
+                self.message_user(request, f"{row}: {refused}", messages.ERROR)
+            else:
+                count += 1
+        if count:
+            self.message_user(request, f"{count} {done}", messages.SUCCESS)
+
+
+async def _swapped(do: Callable[[Any, Any], Awaitable[object]], row: Any, client: Any) -> object:
+    return await do(client, row)
+
+
+class WorkerPage(ReadPage):
+    """The workers that are registered."""
+
+    list_display = ("name", "host", "pid", "alive", "running", "queues", "version", "beat_at")
+    list_filter = ("alive",)
+    ordering = ("-id",)
+
+
+class GraphPage(ReadPage):
+    """The graphs, with their jobs counted."""
+
+    list_display = (
+        *("id", "name", "state", "stage", "jobs", "blocked", "waiting", "running", "succeeded"),
+        *("dead", "cancelled", "created_at"),
+    )
+    ordering = ("-id",)
+
+
+class AuditPage(ReadPage):
+    """The audit: who did what to how many jobs."""
+
+    list_display = ("id", "who", "action", "state", "matched", "done", "passed_over", "started_at")
+    ordering = ("-id",)

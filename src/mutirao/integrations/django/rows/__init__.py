@@ -1,0 +1,1 @@
+"""Tables and views as Django sees them: revisions that it runs, rows that it reads."""

@@ -1,0 +1,219 @@
+"""The tests of a Django project: in a transaction, live, in parallel, by pytest-django."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.integration.django_data.djproject import database
+from tests.support.postgresql import PostgresServer
+
+_SETTINGS = """
+INSTALLED_APPS = [
+    "django.contrib.contenttypes", "django.contrib.auth", "mutirao.integrations.django", "shop",
+]
+DATABASES = {"default": DATABASE}
+TEST_RUNNER = "django.test.runner.DiscoverRunner"
+SECRET_KEY, USE_TZ, ROOT_URLCONF = "of a test", True, "shop.urls"
+ALLOWED_HOSTS, STATIC_URL = ["*"], "/static/"
+"""
+_TASKS = """
+from django.contrib.auth.models import Group
+from django.db import transaction
+
+from mutirao import Job, Retry
+from mutirao.integrations.django import app
+
+
+@app.task(retry=Retry.never())
+def make(name):
+    if not name:
+        raise ValueError("no name")
+    Group.objects.create(name=name)
+
+
+@app.task
+async def amake(name):
+    await Group.objects.acreate(name=name)
+
+
+@app.task
+def make_with(job: Job, name):
+    with job.transaction(using="default"):
+        Group.objects.create(name=name)
+"""
+_URLS = """
+from django.http import HttpResponse
+from django.urls import path
+
+from shop.tasks import make
+
+
+def order(request):
+    make.enqueue(request.GET["name"])
+    return HttpResponse("ordered")
+
+
+urlpatterns = [path("order", order)]
+"""
+_TESTS = """
+import time
+import urllib.request
+
+from django.contrib.auth.models import Group
+from django.test import LiveServerTestCase, TestCase, TransactionTestCase
+
+from mutirao.integrations.django import app
+from mutirao.integrations.django.models import Job
+from mutirao.testing.django import capture, drain, inline
+from shop.tasks import amake, make, make_with
+
+
+def groups():
+    return sorted(Group.objects.values_list("name", flat=True))
+
+
+class InATestCase(TestCase):
+    def test_drain(self):
+        self.client.get("/order?name=a")
+        amake.enqueue("b")
+        make_with.enqueue("c")
+        make.enqueue("")
+        assert drain() == {"succeeded": 3, "dead": 1}
+        assert groups() == ["a", "b", "c"]
+        assert Job.objects.filter(state="succeeded").count() == 3
+
+    def test_inline(self):
+        with inline() as jobs:
+            self.client.get("/order?name=a")
+            amake.enqueue("b")
+            make_with.enqueue("c")
+            with self.assertRaisesMessage(ValueError, "no name"):
+                make.enqueue("")
+        assert groups() == ["a", "b", "c"]
+        assert [job.state for job in jobs] == ["succeeded"] * 3 + ["dead"]
+        assert not Job.objects.exists()
+
+    def test_capture(self):
+        with capture() as jobs:
+            make.enqueue("a")
+        jobs.assert_enqueued(make, name="a")
+        assert drain() == {}
+
+    def test_nothing_is_left_of_others(self):
+        assert (groups(), Job.objects.count()) == ([], 0)
+
+
+class Committed(TransactionTestCase):
+    def test_one(self):
+        make.enqueue("a")
+        assert drain() == {"succeeded": 1}
+        assert groups() == ["a"]
+
+    def test_two(self):
+        assert (groups(), Job.objects.count()) == ([], 0)
+        self.test_one()
+
+
+class Live(LiveServerTestCase):
+    def test_a_worker_beside_the_server(self):
+        with app.worker(poll=0.1):
+            urllib.request.urlopen(self.live_server_url + "/order?name=live").read()
+            deadline = time.monotonic() + 60
+            while groups() != ["live"]:
+                assert time.monotonic() < deadline, [*Job.objects.values()]
+        app.close()
+"""
+_PYTEST = """
+import pytest
+from django.contrib.auth.models import Group
+
+from mutirao.integrations.django import app
+from mutirao.testing.django import drain
+from shop.tasks import make
+
+pytest_plugins = ["mutirao.testing.fixtures"]
+
+
+@pytest.fixture
+def mutirao_app():
+    return app
+
+
+@pytest.mark.django_db
+def test_drained():
+    make.enqueue("a")
+    assert drain() == {"succeeded": 1}
+    assert Group.objects.count() == 1
+
+
+@pytest.mark.django_db
+def test_inline(inline_jobs):
+    make.enqueue("a")
+    assert Group.objects.count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_committed():
+    make.enqueue("a")
+    assert drain() == {"succeeded": 1}
+"""
+
+
+def project(home: Path, said: object) -> Path:
+    """Write the project."""
+    shop = home / "shop"
+    shop.mkdir()
+    (shop / "__init__.py").touch()
+    (shop / "urls.py").write_text(_URLS)
+    (shop / "tasks.py").write_text(_TASKS)
+    (home / "settings.py").write_text(f"DATABASE = {said!r}\n{_SETTINGS}")
+    return home
+
+
+def run(home: Path, *command: str) -> str:
+    """Run a module of Python there; return what it says."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-m", *command], cwd=home, text=True, timeout=200,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "settings", "PYTHONDONTWRITEBYTECODE": "1"},
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout
+    return done.stdout
+
+
+def test_a_project_s_own_tests(tmp_path: Path, postgres: PostgresServer) -> None:
+    """In two processes with databases of their own, cloned from the one that was migrated."""
+    name = postgres.create_database()
+    home = project(tmp_path, database(postgres.url(name)))
+    (home / "shop" / "tests.py").write_text(_TESTS)
+    said = run(home, "django", "test", "--parallel", "2", "--noinput")
+    assert "Ran 7 tests" in said
+    postgres.drop_database(name)
+
+
+def test_by_pytest_django(tmp_path: Path) -> None:
+    """`django_db` with the fixtures of the package."""
+    home = project(tmp_path, _file(tmp_path))
+    (home / "test_shop.py").write_text(_PYTEST)
+    (home / "pytest.ini").write_text("[pytest]\n")
+    assert "3 passed" in run(home, "pytest", "-q", "-p", "no:asyncio", "-p", "no:cacheprovider")
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "mysql"])
+@pytest.mark.repeats("sqlite", "mysql", decided="tests/integration/django_data")
+def test_its_tests_elsewhere(tmp_path: Path, kind: str, request: pytest.FixtureRequest) -> None:
+    """The same on other databases, in one process."""
+    url = request.getfixturevalue("mysql_url") if kind == "mysql" else None
+    home = project(tmp_path, database(url) if url else _file(tmp_path))
+    (home / "shop" / "tests.py").write_text(_TESTS)
+    assert "Ran 7 tests" in run(home, "django", "test", "--noinput")
+
+
+def _file(home: Path) -> dict[str, object]:
+    """Return an SQLite database whose tests have a file, too: others connect to it."""
+    return {**database(f"sqlite:///{home / 'shop.db'}"), "TEST": {"NAME": str(home / "test.db")}}
