@@ -24,12 +24,12 @@ class Served:
     """An example, and where its web server listens.
 
     Parameters:
-        example: its directory.
+        example: its directory, or the name of one of the examples.
         home: a directory for what the programs write.
         variables: of their environment. `PORT` at the end of a name's value stands for the port.
     """
 
-    def __init__(self, example: str, home: Path, **variables: str) -> None:
+    def __init__(self, example: str | Path, home: Path, **variables: str) -> None:
         self.port = free_port()
         self._here, self._home = EXAMPLES / example, home
         own = {name: value.replace("PORT", str(self.port)) for name, value in variables.items()}
