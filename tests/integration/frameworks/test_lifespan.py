@@ -8,6 +8,7 @@ import sqlite3
 import threading
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.applications import Starlette
@@ -27,7 +28,7 @@ async def test_it_opens_nothing(sqlite_url: str, tmp_path: Path) -> None:
     before = ours()
     async with app.lifespan():
         pass
-    assert list(tmp_path.iterdir()) == []
+    assert os.listdir(tmp_path) == []
     assert ours() == before
 
 
@@ -164,7 +165,7 @@ def state(home: Path) -> tuple[JobState, int]:
     return JobState(found), attempt
 
 
-def query(home: Path, sql: str) -> list[tuple[object, ...]]:
+def query(home: Path, sql: str) -> list[Any]:
     """Ask the database of the program."""
     with closing(sqlite3.connect(home / "jobs.db", timeout=30)) as db:
         return db.execute(sql).fetchall()

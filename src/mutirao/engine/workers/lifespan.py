@@ -1,4 +1,4 @@
-"""What a web application holds while its server serves: a worker, if one is wanted, and connections.
+"""What a web application holds while its server serves: connections, and a worker if one is wanted.
 
 It is an asynchronous context manager, and may be called with a web application, of which it needs
 nothing: so it is what Starlette, FastAPI and Litestar take as a lifespan, and what stands in one.
