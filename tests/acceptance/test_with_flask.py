@@ -14,8 +14,8 @@ SERVE = ("gunicorn", "-c", "gunicorn_config.py", "-b", "127.0.0.1:PORT", "bakery
 
 def test_each_order_is_baked_once(tmp_path: Path) -> None:
     """Also one whose first attempt fails; one that was rolled back is not."""
-    bakery = Served("with_flask", tmp_path, BAKERY_FILE=f"{tmp_path}/bakery.db")
-    bakery.run("mutirao", "migrate", "bakery:jobs")
+    bakery = Served("with_flask", tmp_path, SHOP_URL=f"sqlite:///{tmp_path}/bakery.db")
+    bakery.run("flask", "--app", "bakery", "mutirao", "migrate")
     bakery.run("bakery.py")
     with bakery.running(*SERVE):
         wait_until(lambda: bakery.answers("/health"))

@@ -43,6 +43,7 @@ _COMMANDS = {
     "graphs": ("graphs", "graphs"),
     "hosts": ("hosts", "hosts"),
     "hub": ("hub", "hub"),
+    "init": ("init.command", "init"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),
     "migrate": ("schema", "migrate"),
