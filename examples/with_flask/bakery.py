@@ -10,7 +10,7 @@ import os
 
 from flask import Flask, request
 from flask_sqlalchemy import SQLAlchemy
-from sqlalchemy import func
+from sqlalchemy import func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, mapped_column
 
 from mutirao import Job, Retry
@@ -64,7 +64,7 @@ def order() -> tuple[dict[str, int] | dict[str, str], int]:
 @web.get("/loaves")
 def loaves() -> dict[str, int]:
     """Count the loaves, and how often one was baked."""
-    count, baked = db.session.execute(db.select(func.count(Loaf.id), func.sum(Loaf.baked))).one()
+    count, baked = db.session.execute(select(func.count(Loaf.id), func.sum(Loaf.baked))).one()
     return {"loaves": count, "baked": baked or 0}
 
 

@@ -6,12 +6,12 @@ mutirao worker library:jobs --processes 2
 """
 
 import os
-from typing import Any
 
 import zope.sqlalchemy
 from pyramid.config import Configurator
 from pyramid.httpexceptions import HTTPPaymentRequired
 from pyramid.request import Request
+from pyramid.response import Response
 from sqlalchemy import create_engine, func, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
@@ -49,7 +49,7 @@ def session_of(request: Request) -> Session:
     return session
 
 
-def place(request: Request) -> dict[str, Any]:
+def place(request: Request) -> Response:
     """Take an order; a lantern cannot be paid, and leaves no receipt."""
     row = Order(item=request.json_body["item"])
     request.db.add(row)
@@ -57,8 +57,7 @@ def place(request: Request) -> dict[str, Any]:
     send_receipt.using(conn=request.db).enqueue(order_id=row.id)
     if row.item == "lantern":
         raise HTTPPaymentRequired
-    request.response.status = 201
-    return {"id": row.id}
+    return Response(json_body={"id": row.id}, status=201)
 
 
 def orders(request: Request) -> dict[str, int]:

@@ -62,7 +62,7 @@ def test_what_is_written_passes_its_tests(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.repeats(decided="tests/integration/cli/test_init.py")
 @pytest.mark.parametrize("kind", KINDS)
-def test_in_a_fresh_environment(kind: str, tmp_path: Path, installed: Installed) -> None:  # noqa: F811
+def test_in_a_fresh_environment(kind: str, tmp_path: Path, installed: Installed) -> None:
     """With nothing but what such a project needs."""
     programs = installed.directory(KINDS[kind])
     said = subprocess.run(
