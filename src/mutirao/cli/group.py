@@ -43,7 +43,7 @@ _COMMANDS = {
     "graphs": ("graphs", "graphs"),
     "hosts": ("hosts", "hosts"),
     "hub": ("hub", "hub"),
-    "init": ("init.command", "init"),
+    "init": ("init.writing", "init"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),
     "migrate": ("schema", "migrate"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from mutirao.cli.init.kinds import FASTAPI, FLASK, PLAIN, Kind
+from mutirao.cli.init.projects import FASTAPI, FLASK, PLAIN, StartedProject
 from mutirao.cli.output import say
 from mutirao.errors import ConfigurationError
 
@@ -22,7 +22,7 @@ def init(directory: Path, kind: str | None, name: str) -> None:
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(f"{name!r} is no name of a package; give one such as jobs")
-    chosen: Kind = {"fastapi": FASTAPI, "flask": FLASK}.get(kind or "", PLAIN)
+    chosen: StartedProject = {"fastapi": FASTAPI, "flask": FLASK}.get(kind or "", PLAIN)
     texts = {directory / path: text for path, text in chosen.written(name).items()}
     _write(texts)
     for path in texts:

@@ -8,7 +8,7 @@ COMPOSE = "compose.jobs.yaml"  # beside a project's own
 
 
 @dataclass(frozen=True)
-class Kind:
+class StartedProject:
     """A kind of project.
 
     Parameters:
@@ -58,7 +58,7 @@ _RUN = (
     "mutirao migrate PACKAGE.app:app",
     "mutirao worker PACKAGE.app:app",
 )
-PLAIN = Kind(
+PLAIN = StartedProject(
     {
         **_COMMON,
         "PACKAGE/app.py": "app.py.txt",
@@ -72,7 +72,7 @@ PLAIN = Kind(
         'mutirao enqueue PACKAGE.app:app greet \'{"name": "Ana"}\'',
     ),
 )
-FASTAPI = Kind(
+FASTAPI = StartedProject(
     {
         **_COMMON,
         "PACKAGE/app.py": "app.py.txt",
@@ -90,7 +90,7 @@ FASTAPI = Kind(
         *_RUN,
     ),
 )
-FLASK = Kind(
+FLASK = StartedProject(
     {
         **_COMMON,
         "PACKAGE/app.py": "flask_app.py.txt",
