@@ -27,6 +27,7 @@ ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from t
 @pytest.mark.repeats("docs/webhooks.md", decided="tests/integration/webhooks")
 @pytest.mark.repeats("docs/federation.md", decided="tests/integration/federation")
 @pytest.mark.repeats(
+    "docs/fastapi.md",
     "docs/flask.md",
     "docs/frameworks.md",
     "docs/litestar.md",

@@ -54,7 +54,6 @@ _COMMON = {
     "PACKAGE/tasks.py": "tasks.py.txt",
 }
 _RUN = (
-    "python -m pytest PACKAGE",
     "mutirao migrate PACKAGE.app:app",
     "mutirao worker PACKAGE.app:app",
 )
@@ -68,6 +67,7 @@ PLAIN = StartedProject(
     "mutirao[postgresql]",
     "mutirao …PACKAGE.app:app",
     (
+        "python -m pytest PACKAGE  # after pip install pytest",
         *_RUN,
         'mutirao enqueue PACKAGE.app:app greet \'{"name": "Ana"}\'',
     ),
@@ -87,6 +87,7 @@ FASTAPI = StartedProject(
         "#     from PACKAGE.web import lifespan, router",
         "#     web = FastAPI(lifespan=lifespan)   # or `async with lifespan: yield` in your own",
         "#     web.include_router(router)",
+        "python -m pytest PACKAGE  # after pip install pytest httpx2",
         *_RUN,
     ),
 )
@@ -106,7 +107,7 @@ FLASK = StartedProject(
         "#     from PACKAGE.web import blueprint",
         "#     jobs.init_app(web)",
         "#     web.register_blueprint(blueprint)",
-        "python -m pytest PACKAGE",
+        "python -m pytest PACKAGE  # after pip install pytest",
         "flask mutirao migrate",
         "flask mutirao worker",
     ),
