@@ -66,8 +66,7 @@ class Served:
             assert process.wait(60) in (0, -signal.SIGTERM), log.read_text()
             assert "Traceback" not in log.read_text(), log.read_text()
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
 
     def ask(self, path: str, body: object = None) -> tuple[int, Any]:
         """Send a request, a POST if it has a body; return the status, and what JSON says."""
@@ -97,3 +96,13 @@ class Served:
         first = command[:1] if command[0].endswith(".py") else ("-m", *command[:1])
         rest = (word.replace("PORT", str(self.port)) for word in command[1:])
         return [sys.executable, *first, *rest]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program after a failure; one that keeps others running is asked to end them."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+    process.kill()
+    process.wait()

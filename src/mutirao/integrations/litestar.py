@@ -38,7 +38,7 @@ class MutiraoPlugin(InitPlugin, CLIPlugin):
 
     Attributes:
         jobs: the `Mutirao`.
-        lifespan: what is held while the application serves; its `worker` tells of its health.
+        lifespan: what is held while the application serves; its `health()` tells of the worker.
     """
 
     def __init__(

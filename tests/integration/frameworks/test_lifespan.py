@@ -25,9 +25,9 @@ PROGRAM = Path(__file__).parent / "programs" / "reloaded.py"
 async def test_it_opens_nothing(sqlite_url: str, tmp_path: Path) -> None:
     """Without a worker, until somebody needs it: not even the file of the database is made."""
     app = Mutirao(sqlite_url)
-    before = ours()
-    async with app.lifespan():
-        pass
+    before, lifespan = ours(), app.lifespan()
+    async with lifespan:
+        assert "no worker was asked for" in f"{lifespan.health().reason}"
     assert os.listdir(tmp_path) == []
     assert ours() == before
 
@@ -71,14 +71,12 @@ async def test_a_worker_runs_meanwhile(migrated_sqlite_url: str) -> None:
         return 42
 
     lifespan = app.lifespan(worker=True, concurrency=2)
-    worker = lifespan.worker
-    assert worker is not None
     for _ in range(2):  # tests of an application begin it again
         async with lifespan:
-            assert worker.health().alive
+            assert lifespan.health().alive
             handle = await answer.aenqueue()
             assert await soon(handle.aresult()) == 42
-        assert not worker.health().alive
+        assert not lifespan.health().alive
 
 
 def test_it_is_a_lifespan_itself(migrated_sqlite_url: str) -> None:
@@ -86,10 +84,9 @@ def test_it_is_a_lifespan_itself(migrated_sqlite_url: str) -> None:
     app = Mutirao(migrated_sqlite_url)
     app.task(name="nothing")(lambda: None)
     lifespan = app.lifespan(worker=True)
-    assert lifespan.worker is not None
     with TestClient(Starlette(lifespan=lifespan)):
-        assert lifespan.worker.health().alive
-    assert not lifespan.worker.health().alive
+        assert lifespan.health().alive
+    assert not lifespan.health().alive
 
 
 async def test_a_worker_that_cannot_start(sqlite_url: str) -> None:

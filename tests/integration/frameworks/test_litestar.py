@@ -41,12 +41,10 @@ def count(number: int) -> int:
 def test_a_worker_runs_while_it_serves(jobs: Mutirao) -> None:
     """And ends with it; other lifespans are entered, too."""
     plugin = MutiraoPlugin(jobs, worker=True, concurrency=2)
-    worker = plugin.lifespan.worker
-    assert worker is not None
     web = Litestar(plugins=[plugin])
     with TestClient(web):
-        assert worker.health().alive
-    assert not worker.health().alive
+        assert plugin.lifespan.health().alive
+    assert not plugin.lifespan.health().alive
     assert web.plugins.get(MutiraoPlugin).jobs is jobs
 
 

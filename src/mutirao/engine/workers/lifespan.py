@@ -8,14 +8,17 @@ from collections.abc import Awaitable, Callable
 from types import TracebackType
 from typing import Self
 
+from mutirao.engine.loops import Health
 from mutirao.engine.workers.embedded import EmbeddedWorker
+
+NO_WORKER = Health(False, "no worker was asked for: lifespan(worker=True)", {})
 
 
 class Lifespan:
     """The time in which a web server serves; see `Mutirao.lifespan`.
 
     Attributes:
-        worker: the worker that runs meanwhile, which has `health()`; None if none was wanted.
+        worker: the worker that runs meanwhile; None if none was wanted.
     """
 
     def __init__(self, worker: EmbeddedWorker | None, close: Callable[[], Awaitable[None]]) -> None:
@@ -26,6 +29,10 @@ class Lifespan:
     def __call__(self, web: object = None) -> Self:
         """Return itself; frameworks call what they are given as a lifespan."""
         return self
+
+    def health(self) -> Health:
+        """Return whether the worker works, and if not, why. For probes; usable in any thread."""
+        return NO_WORKER if self.worker is None else self.worker.health()
 
     async def __aenter__(self) -> None:
         """Start the worker, if there is one; open nothing otherwise.
