@@ -5,7 +5,7 @@ Creating one reads no environment variable and opens no connection; the first us
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from sqlalchemy import URL, Engine
@@ -27,6 +27,8 @@ from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
+from mutirao.engine.settings import WorkerTerms
+from mutirao.engine.workers.lifespan import Lifespan
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.findings import Finding, Level
@@ -333,7 +335,29 @@ class Mutirao(
         self._sites.add(site)
         return site
 
-    # Closing
+    # Beginning and closing
+
+    def lifespan(self, worker: bool = False, **settings: Unpack[WorkerTerms]) -> Lifespan:
+        """Return what a web application holds while its server serves: `async with` it.
+
+        It stands in a lifespan of yours, or is one: `FastAPI(lifespan=app.lifespan())`. Entering it
+        opens nothing, unless there is a worker. At the end all connections of this process are
+        closed, those of synchronous calls too.
+
+        Parameters:
+            worker: whether a worker runs meanwhile, in the event loop of the web server; one in
+                each of its processes. If it ends by itself, `lifespan(…).worker.health()` says so.
+            settings: of that worker: those of `worker`.
+
+        Raises:
+            ConfigurationError: there are settings, and no worker; or a setting is out of range.
+        """
+        if settings and not worker:
+            raise ConfigurationError(
+                f"lifespan() was given {', '.join(settings)} and no worker; say worker=True, of"
+                " which these are settings"
+            )
+        return Lifespan(self.worker(**settings) if worker else None, self._close_all)
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop, dashboards, and the one to a hub."""
@@ -351,6 +375,11 @@ class Mutirao(
         self._portal.call(close_transports, self.transports)
         self._portal.call(self.store.close)
         self._portal.close()
+
+    async def _close_all(self) -> None:
+        await self.aclose()
+        if self._portal.running:
+            await asyncio.to_thread(self.close)
 
     # Composition
 

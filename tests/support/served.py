@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import signal
@@ -24,13 +25,13 @@ class Served:
     """An example, and where its web server listens.
 
     Parameters:
-        example: its directory.
+        example: its directory, or the name of one of the examples.
         home: a directory for what the programs write.
         variables: of their environment. `PORT` at the end of a name's value stands for the port.
     """
 
-    def __init__(self, example: str, home: Path, **variables: str) -> None:
-        self.port = free_port()
+    def __init__(self, example: str | Path, home: Path, **variables: str) -> None:
+        self.port, self._numbers = free_port(), itertools.count()
         self._here, self._home = EXAMPLES / example, home
         own = {name: value.replace("PORT", str(self.port)) for name, value in variables.items()}
         self._environment = {**os.environ, "HOME": str(home), "PYTHONUNBUFFERED": "1", **own}
@@ -45,23 +46,27 @@ class Served:
         return done.stdout
 
     @contextmanager
-    def running(self, *command: str) -> Iterator[None]:
-        """Run such a program beside the block; it has to end well at SIGTERM."""
-        log = self._home / f"{command[0]}.log"
+    def running(self, *command: str) -> Iterator[subprocess.Popen[bytes]]:
+        """Run such a program beside the block; it has to end well at SIGTERM, unless it was killed.
+
+        Gives the process.
+        """
+        log = self._home / f"{command[0]}{next(self._numbers)}.log"
         with log.open("w") as out:
             process = subprocess.Popen(
                 self._command(command), cwd=self._here, env=self._environment,
                 stdout=out, stderr=subprocess.STDOUT,
             )  # fmt: skip
         try:
-            yield
+            yield process
+            if process.poll() == -signal.SIGKILL:
+                return
             assert process.poll() is None, log.read_text()
             process.send_signal(signal.SIGTERM)
             assert process.wait(60) in (0, -signal.SIGTERM), log.read_text()
             assert "Traceback" not in log.read_text(), log.read_text()
         finally:
-            process.kill()
-            process.wait()
+            _end(process)
 
     def ask(self, path: str, body: object = None) -> tuple[int, Any]:
         """Send a request, a POST if it has a body; return the status, and what JSON says."""
@@ -74,12 +79,13 @@ class Served:
                 return answer.status, json.loads(answer.read())
         except HTTPError as error:
             with error:
-                return error.code, json.loads(error.read() or "null")
+                body = error.read()
+                return error.code, json.loads(body) if body[:1] in b"{[" else body.decode()
 
-    def answers(self, path: str) -> bool:
-        """Return whether the server answers, and with success."""
+    def answers(self, path: str, status: int = 200) -> bool:
+        """Return whether the server answers with this status."""
         with suppress(OSError, HTTPException):
-            return self.ask(path)[0] == 200
+            return self.ask(path)[0] == status
         return False
 
     def until(self, path: str, expected: object) -> None:
@@ -90,3 +96,13 @@ class Served:
         first = command[:1] if command[0].endswith(".py") else ("-m", *command[:1])
         rest = (word.replace("PORT", str(self.port)) for word in command[1:])
         return [sys.executable, *first, *rest]
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a program after a failure; one that keeps others running is asked to end them."""
+    if process.poll() is None:
+        process.terminate()
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(20)
+    process.kill()
+    process.wait()

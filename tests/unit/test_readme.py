@@ -31,6 +31,13 @@ ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from t
 )
 @pytest.mark.repeats("docs/webhooks.md", decided="tests/integration/webhooks")
 @pytest.mark.repeats("docs/federation.md", decided="tests/integration/federation")
+@pytest.mark.repeats(
+    "docs/fastapi.md",
+    "docs/flask.md",
+    "docs/frameworks.md",
+    "docs/litestar.md",
+    decided="tests/integration/frameworks",
+)
 @pytest.mark.parametrize("page", FOLLOWED)
 def test_what_a_page_shows_works(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every file that it shows is written and every command is run, with the output shown."""

@@ -5,6 +5,7 @@ from a variable that its help names. Only this package reads the environment, bu
 variables of a hub, of brokers, and those by which systemd says where it listens.
 """
 
-from mutirao.cli.group import main
+from mutirao.cli.group import Within, main
+from mutirao.cli.target import HostProgram
 
-__all__ = ["main"]
+__all__ = ["HostProgram", "Within", "main"]

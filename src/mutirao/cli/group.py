@@ -4,6 +4,7 @@ A command's module is imported when the command is called: to import all of them
 dependencies took as long as the rest of the package, and a worker needs only its own.
 """
 
+from collections.abc import Callable
 from difflib import get_close_matches
 from importlib import import_module
 from typing import Any
@@ -11,6 +12,7 @@ from typing import Any
 import click
 
 from mutirao.cli.logs import mute_echoes
+from mutirao.cli.target import HostProgram
 from mutirao.errors import (
     ConfigurationError,
     InvalidTask,
@@ -42,6 +44,7 @@ _COMMANDS = {
     "graphs": ("graphs", "graphs"),
     "hosts": ("hosts", "hosts"),
     "hub": ("hub", "hub"),
+    "init": ("init.writing", "init"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),
     "metrics": ("telemetry.metrics", "metrics"),
@@ -137,3 +140,28 @@ class Commands(Refusing):
 def main(as_json: bool) -> None:
     """Background jobs that live in your application's SQL database."""
     mute_echoes()
+
+
+class Within(Commands):
+    """The commands as part of a program that has the application: `flask mutirao worker`."""
+
+    def __init__(self, find: Callable[[click.Context], HostProgram]) -> None:
+        """Set what finds the program's application once a command is called."""
+        super().__init__(
+            main.name,
+            callback=main.callback,
+            params=main.params,
+            help=main.help,
+            epilog=main.epilog,
+            context_settings=main.context_settings,
+        )
+        self._find = find
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """Return the names of those that need an application, or go with any."""
+        return [name for name in super().list_commands(ctx) if name != "init"]
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Run the command with the program's application."""
+        self._find(ctx).keep(ctx)
+        return super().invoke(ctx)

@@ -9,7 +9,7 @@ import click
 from mutirao.app import Mutirao
 from mutirao.cli import logs
 from mutirao.cli.options import log_options, option
-from mutirao.cli.target import APP_VARIABLE, load_app
+from mutirao.cli.target import APP_VARIABLE, host, load_app
 from mutirao.errors import StoreUnavailable
 from mutirao.hub.looking import EVERY, LOOK_LIMIT, LookedAt
 from mutirao.hub.service import HubSettings, run
@@ -46,8 +46,10 @@ def hub(
     An application that is given MUTIRAO_HUB, or hub="tcp://…", tells it of jobs; its workers are
     woken by it. What other programs commit in these databases the hub finds by itself.
     """
+    program = host()
+    applications = targets if program is None else [program.name]
     with logs.configured(log_format, log_level):
-        apps = [*map(load_app, targets), *map(Mutirao, databases)]
+        apps = [*map(load_app, applications), *map(Mutirao, databases)]
     asyncio.run(_check(apps))
     run(HubSettings(**settings), [_watched(app) for app in apps])
 

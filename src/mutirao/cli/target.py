@@ -4,6 +4,8 @@ import os
 import re
 import sys
 import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
@@ -18,12 +20,42 @@ from mutirao.model.filters.qualifiers import QUALIFIERS
 
 APP_VARIABLE = "MUTIRAO_APP"
 _DATABASE = "mutirao.database"  # the key of a context under which the option is kept
+_HOST = "mutirao.host"  # the key under which the program is kept that has the application
 _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
 _TERM = re.compile(rf"-?({'|'.join(QUALIFIERS)})[:.]")
 
 
+@dataclass(frozen=True)
+class HostProgram:
+    """A program of which our commands are part, and which knows the application.
+
+    Parameters:
+        find: returns the application, when a command needs it.
+        name: what the application is called where `module:attribute` is shown otherwise.
+        command: what starts that program with our commands, for processes of their own:
+            `[sys.executable, "manage.py", "mutirao"]`.
+    """
+
+    find: Callable[[], Mutirao]
+    name: str
+    command: Sequence[str]
+
+    def keep(self, context: click.Context) -> None:
+        """Let all commands of a context have the application of this program."""
+        context.meta[_HOST] = self
+
+
+def host() -> HostProgram | None:
+    """Return the program of which the running command is part; None: it is the command itself."""
+    context = click.get_current_context(silent=True)
+    found: HostProgram | None = None if context is None else context.meta.get(_HOST)
+    return found
+
+
 class AppCommand(click.Command):
     """A command whose first argument, the application, may be left out if MUTIRAO_APP is set.
+
+    Where the command is part of a program that has an application, there is no such argument.
 
     An argument in the form of `module:attribute` is the application. Otherwise the first argument
     is the one after it, and the variable names the application.
@@ -39,11 +71,19 @@ class AppCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the variable's application as first argument if none is given."""
+        program: HostProgram | None = ctx.meta.get(_HOST)
+        if program is not None:
+            return super().parse_args(ctx, [program.name, *args])
         given = self.make_parser(ctx).parse_args(args=list(args))[0].get("target")
         from_variable = os.environ.get(APP_VARIABLE)
         if from_variable and not (isinstance(given, str) and self.is_application(given)):
             args = [from_variable, *args]
         return super().parse_args(ctx, args)
+
+    def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
+        """Leave the application out where it is known."""
+        found = super().collect_usage_pieces(ctx)
+        return found if ctx.meta.get(_HOST) is None else [each for each in found if ":" not in each]
 
     def is_application(self, argument: str) -> bool:
         """Return whether the first argument has the form of an application."""
@@ -93,6 +133,19 @@ def load_app(target: str) -> Mutirao:
     Raises:
         ConfigurationError: there is none; the message lists what there is.
     """
+    program = host()
+    return _with_database(_imported(target) if program is None else program.find())
+
+
+def _with_database(app: Mutirao) -> Mutirao:
+    """Return the application; it gets the database that the command was given, if any."""
+    context = click.get_current_context(silent=True)
+    if context is not None and (url := context.meta.get(_DATABASE)) is not None:
+        app.use_database(url)
+    return app
+
+
+def _imported(target: str) -> Mutirao:
     name, colon, path = target.partition(":")
     if not _TARGET.fullmatch(target):
         raise ConfigurationError(
@@ -113,10 +166,6 @@ def load_app(target: str) -> Mutirao:
         raise ConfigurationError(
             f"{target} is {_described(found)}, not a Mutirao application;{_applications(module)}"
         )
-    if (context := click.get_current_context(silent=True)) is not None:
-        url = context.meta.get(_DATABASE)
-        if url is not None:
-            found.use_database(url)
     return found
 
 

@@ -14,7 +14,7 @@ from mutirao.cli.options import kept, log_options, option, target
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.sections import WorkerCommand
 from mutirao.cli.supervisor import Supervisor
-from mutirao.cli.target import load_app
+from mutirao.cli.target import host, load_app
 from mutirao.cli.terms import setting_options, text_of
 from mutirao.cli.unfit import UnfitTeller
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
@@ -168,7 +168,10 @@ def _settings(
 
 def _command(target: str, **options: Any) -> list[str]:
     """Return the command line of one worker process, whatever the variables say."""
-    command = [sys.executable, "-m", "mutirao", "worker", target, "--processes", "1", "--no-reload"]
+    program = host()
+    start = [sys.executable, "-m", "mutirao"] if program is None else program.command
+    application = [target] if program is None else []
+    command = [*start, "worker", *application, "--processes", "1", "--no-reload"]
     for name, value in options.items():
         flag = f"--{name.replace('_', '-')}"
         if isinstance(value, bool):

@@ -22,6 +22,11 @@ class Portal:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._pid = 0
 
+    @property
+    def running(self) -> bool:
+        """True if the loop runs in this process."""
+        return self._loop is not None and self._pid == os.getpid()
+
     def call(self, function: Callable[P, Awaitable[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Call a coroutine function in the loop and return its result, or raise its error."""
 
@@ -39,7 +44,7 @@ class Portal:
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         with self._lock:
-            if self._loop is None or self._pid != os.getpid():
+            if self._loop is None or not self.running:
                 self._pid, self._loop = os.getpid(), asyncio.new_event_loop()
                 threading.Thread(
                     target=_run, args=(self._loop,), name="mutirao-portal", daemon=True

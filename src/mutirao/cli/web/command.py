@@ -7,7 +7,7 @@ import click
 from mutirao.app import Mutirao
 from mutirao.cli import logs
 from mutirao.cli.options import log_options, option
-from mutirao.cli.target import APP_VARIABLE, load_app
+from mutirao.cli.target import APP_VARIABLE, host, load_app
 from mutirao.errors import ConfigurationError, MissingDriver
 
 _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -86,8 +86,8 @@ def web(
 
 
 def _application(target: str | None, database: str | None) -> Mutirao:
-    if target is not None:
-        app = load_app(target)
+    if target is not None or host() is not None:
+        app = load_app(target or "")
         if database is not None:
             app.use_database(database)
         return app

@@ -85,7 +85,9 @@ def _sqlalchemy(conn: Any) -> SyncDriver:
 
 
 def _sqlalchemy_session(session: Any) -> SyncDriver:
-    return _sqlalchemy(session.connection())
+    from mutirao.sql.drivers.sqlalchemy import of_session
+
+    return _sqlalchemy(of_session(session))
 
 
 def _itself(lender: Any) -> Any:

@@ -6,6 +6,7 @@ connection: SQLAlchemy must know of that, and users expect its error. Only the s
 here: `AsyncConnection` and `AsyncSession` lend it with `run_sync`.
 """
 
+import sys
 from typing import Any, cast
 
 from sqlalchemy import Connection
@@ -19,6 +20,21 @@ from mutirao.sql.drivers.steps import (
     Rows,
     SyncDriver,
 )
+
+
+def of_session(session: Any) -> Connection:
+    """Return the connection of a session, or of a scoped one, for writing.
+
+    A transaction manager (`zope.sqlalchemy`) that has joined the session is told that something is
+    written: it rolls back what it takes for unchanged, and sees only what the session flushes.
+    """
+    connection: Connection = session.connection()  # with which the manager joins
+    zope = sys.modules.get("zope.sqlalchemy.datamanager")
+    if zope is not None:
+        joined = session() if callable(session) else session
+        if joined in zope._SESSION_STATE:  # mark_changed would let any other session join
+            zope.mark_changed(joined)
+    return connection
 
 
 class SqlAlchemyDriver:

@@ -29,7 +29,7 @@ HERE = WebhookSettings(schemes=["http"], ports=[PORT], networks=["127.0.0.0/8"])
 engine = create_async_engine(os.environ.get("KITES_DATABASE", "sqlite+aiosqlite:///kites.db"))
 sessions = async_sessionmaker(engine, expire_on_commit=False)
 jobs = Mutirao(engine=engine)
-worker = jobs.worker(concurrency=10, webhooks=HERE)
+serving = jobs.lifespan(worker=True, concurrency=10, webhooks=HERE)
 
 
 class Base(DeclarativeBase):
@@ -89,9 +89,8 @@ async def lifespan(api: FastAPI) -> AsyncIterator[None]:
         await conn.run_sync(Base.metadata.create_all)
     url = f"http://127.0.0.1:{PORT}/partner"
     await jobs.endpoints.aput("partner", url, placed, secret=SECRET)
-    async with worker:
+    async with serving:
         yield
-    await jobs.aclose()
     await engine.dispose()
 
 
@@ -137,6 +136,6 @@ async def partner(request: Request) -> None:
 @api.get("/health")
 async def health(response: Response) -> dict[str, object]:
     """Say whether the worker works."""
-    found = worker.health()
+    found = serving.health()
     response.status_code = 200 if found.alive else 503
     return {"alive": found.alive, "reason": found.reason}

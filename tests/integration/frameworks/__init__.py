@@ -1,0 +1,1 @@
+"""Mutirão inside applications of web frameworks: lifespans, sessions, plugins."""

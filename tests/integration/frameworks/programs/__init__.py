@@ -1,0 +1,1 @@
+"""Applications that the tests run with real web servers."""
