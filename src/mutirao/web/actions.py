@@ -22,17 +22,17 @@ from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Permission, check
 from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
 from mutirao.web.api.problems import Conflict
-from mutirao.web.desk import Desk
+from mutirao.web.dashboard_client import DashboardClient
 from mutirao.web.forms import Fields, Misread, form_of, id_in
+from mutirao.web.page_call import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, PageCall
 from mutirao.web.texts.language import LANGUAGES
-from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
 
 EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
 BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
 LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter is escaped
 NOBODY = "dashboard"  # who acts, where nobody says who it is
 
-Run = Callable[[Visit, Fields], Awaitable[Notice]]
+Run = Callable[[PageCall, Fields], Awaitable[Notice]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,33 +44,33 @@ class Command:
     whole: bool = True
 
 
-async def act(visit: Visit) -> Response:
+async def act(call: PageCall) -> Response:
     """Give the command that the path names; tell on the page it came from what became of it."""
-    command = COMMANDS.get(visit.request.path_params["name"])
+    command = COMMANDS.get(call.request.path_params["name"])
     if command is None:
         raise HTTPException(404)
-    check(visit.access, command.role, whole=command.whole)
-    form = await form_of(visit.request)
+    check(call.access, command.role, whole=command.whole)
+    form = await form_of(call.request)
     back = _back(form)  # before anything is done: what was done is told in any case
     try:
-        said = await command.run(visit, form)
+        said = await command.run(call, form)
     except StoreError:
         raise
     except MutiraoError as refused:
-        said = Notice("failed.told", detail=visit.site.blanking.text(str(refused)))
-    visit.site.readings.forget()
-    return visit.back(back, said)
+        said = Notice("failed.told", detail=call.site.blanking.text(str(refused)))
+    call.site.readings.forget()
+    return call.back(back, said)
 
 
-async def prefer(visit: Visit) -> Response:
+async def prefer(call: PageCall) -> Response:
     """Keep how somebody likes the pages in the browser."""
-    check(visit.access, Permission.READ)
-    form = await form_of(visit.request)
-    response = visit.back(_back(form))
+    check(call.access, Permission.READ)
+    form = await form_of(call.request)
+    response = call.back(_back(form))
     for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
         chosen = form.text(cookie.removeprefix("mutirao_"), 20)
         if chosen in known:
-            visit.remember(response, cookie, chosen)
+            call.remember(response, cookie, chosen)
     return response
 
 
@@ -85,19 +85,19 @@ def _back(form: Fields) -> str:
 # On jobs
 
 
-def _chosen(visit: Visit, form: Fields) -> JobFilter:
+def _chosen(call: PageCall, form: Fields) -> JobFilter:
     """Return the jobs that were chosen, of those that whoever acts may see."""
     ids = form.ids()
     if not ids:
         raise Misread("refused.no_ids")
-    return replace(parse(visit.access.only).at(visit.now, limit=None), ids=ids)
+    return replace(parse(call.access.only).at(call.now, limit=None), ids=ids)
 
 
 async def _do(
-    visit: Visit, kind: ActionKind, which: JobFilter, change: Change | None = None
+    call: PageCall, kind: ActionKind, which: JobFilter, change: Change | None = None
 ) -> Notice:
     """Act on jobs, have the audit know, and return how many of those that were named it reached."""
-    store = visit.desk.store
+    store = call.client.store
     work: Mapping[ActionKind, Callable[[], Awaitable[list[int]]]] = {
         ActionKind.RETRY: lambda: store.run_now(which),
         ActionKind.CANCEL: lambda: store.cancel(which),
@@ -105,42 +105,42 @@ async def _do(
         ActionKind.CHANGE: lambda: store.change(which, change or Change()),
     }
     new = NewAction(
-        who=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+        who=one_line(call.access.user)[:MAX_WHO] or NOBODY,
         action=kind,
         change=None if change is None else _spelled(change),
-        filter=visit.access.only or None,
+        filter=call.access.only or None,
         ids=which.ids,
     )
-    reached = await visit.desk.actions.aobserve(new, work[kind])
+    reached = await call.client.actions.aobserve(new, work[kind])
     if not reached:
         return Notice(f"failed.{kind}")
     asked = len(which.ids or ())
     return Notice(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
 
 
-async def _everything(visit: Visit, form: Fields) -> Notice:
+async def _everything(call: PageCall, form: Fields) -> Notice:
     """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
     kind = ActionKind(form.one_of("action", *EVERYTHING))
-    which = visit.filter(form.text("q"))
+    which = call.filter(form.text("q"))
     if not which:
         raise Misread("refused.no_filter")
-    everything, expected = which + parse(visit.access.only), _expected(form)
+    everything, expected = which + parse(call.access.only), _expected(form)
 
     async def run(progress: Progress) -> AuditRecord:
-        return await visit.desk.actions.arun(
-            Action(kind), everything, by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
+        return await call.client.actions.arun(
+            Action(kind), everything, by=one_line(call.access.user)[:MAX_WHO] or NOBODY,
             expected=expected, batch=BATCH, progress=progress,
-            is_stopping=visit.site.background.is_closing,
+            is_stopping=call.site.background.is_closing,
         )  # fmt: skip
 
     try:
         if expected is not None:
-            await check_expected(visit.desk.reading, everything, expected)
+            await check_expected(call.client.reading, everything, expected)
     except Conflict as refused:
         return Notice("failed.told", detail=str(refused))
-    if visit.site.background.is_full:
+    if call.site.background.is_full:
         return Notice("failed.busy")
-    await begin(visit.site.background, run)
+    await begin(call.site.background, run)
     return Notice("done.everything")
 
 
@@ -154,9 +154,9 @@ def _expected(form: Fields) -> int | None:
     return int(text)
 
 
-async def _stop(visit: Visit, form: Fields) -> Notice:
+async def _stop(call: PageCall, form: Fields) -> Notice:
     id = id_in(form.text("action", 20))
-    stopped = await visit.desk.actions.astop(id)
+    stopped = await call.client.actions.astop(id)
     return Notice("done.stop" if stopped else "failed.stop", detail=str(id))
 
 
@@ -166,27 +166,27 @@ def _spelled(change: Change) -> str:
     return json.dumps(given, default=str)
 
 
-async def _retry(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.RETRY, which)
+async def _retry(call: PageCall, form: Fields) -> Notice:
+    which = _chosen(call, form)
+    return await _do(call, ActionKind.RETRY, which)
 
 
-async def _cancel(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.CANCEL, which)
+async def _cancel(call: PageCall, form: Fields) -> Notice:
+    which = _chosen(call, form)
+    return await _do(call, ActionKind.CANCEL, which)
 
 
-async def _redrive(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.REDRIVE, which)
+async def _redrive(call: PageCall, form: Fields) -> Notice:
+    which = _chosen(call, form)
+    return await _do(call, ActionKind.REDRIVE, which)
 
 
-async def _change(visit: Visit, form: Fields) -> Notice:
+async def _change(call: PageCall, form: Fields) -> Notice:
     new: ChangeTerms = {}
     if priority := form.text("priority", 10):
         new["priority"] = _whole(priority)
     if queue := form.text("queue", 200):
-        if visit.access.only:  # it would go where whoever acts may not reach
+        if call.access.only:  # it would go where whoever acts may not reach
             return Notice("failed.other_queue")
         new["queue"] = queue
     if delay := form.text("delay", 20):
@@ -196,8 +196,8 @@ async def _change(visit: Visit, form: Fields) -> Notice:
             raise Misread("refused.bad_length") from None
     if not new:
         return Notice("failed.no_change")
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.CHANGE, which, change_of(new))
+    which = _chosen(call, form)
+    return await _do(call, ActionKind.CHANGE, which, change_of(new))
 
 
 def _whole(text: str) -> int:
@@ -217,30 +217,30 @@ def _name(form: Fields, field: str) -> str:
     return name
 
 
-def _named(field: str, done: str, do: Callable[[Desk, str], Awaitable[object]]) -> Run:
+def _named(field: str, done: str, do: Callable[[DashboardClient, str], Awaitable[object]]) -> Run:
     """Return a command on the thing that a field names, and which text tells that it is done."""
 
-    async def run(visit: Visit, form: Fields) -> Notice:
+    async def run(call: PageCall, form: Fields) -> Notice:
         name = _name(form, field)
-        await do(visit.desk, name)
+        await do(call.client, name)
         return Notice(done, detail=name)
 
     return run
 
 
-async def _run_schedule(visit: Visit, form: Fields) -> Notice:
-    made = await visit.desk.schedules.arun_now(_name(form, "schedule"))
+async def _run_schedule(call: PageCall, form: Fields) -> Notice:
+    made = await call.client.schedules.arun_now(_name(form, "schedule"))
     return Notice("done.run_schedule", detail=str(made.id))
 
 
-async def _pause_schedule(visit: Visit, form: Fields) -> Notice:
+async def _pause_schedule(call: PageCall, form: Fields) -> Notice:
     name, reason = _name(form, "schedule"), form.text("reason", 500)
-    await visit.desk.schedules.apause(name, reason=reason or None)
+    await call.client.schedules.apause(name, reason=reason or None)
     return Notice("done.pause", detail=name)
 
 
-async def _test_endpoint(visit: Visit, form: Fields) -> Notice:
-    made = await visit.desk.endpoints.atest(_name(form, "endpoint"))
+async def _test_endpoint(call: PageCall, form: Fields) -> Notice:
+    made = await call.client.endpoints.atest(_name(form, "endpoint"))
     return Notice("done.test", detail=str(made.id))
 
 
@@ -254,34 +254,36 @@ COMMANDS: Mapping[str, Command] = {
     "run-schedule": Command(Permission.ACT, _run_schedule),
     "pause-queue": Command(
         Permission.ADMIN,
-        _named("queue", "done.pause", lambda desk, name: desk.limits.apause(queue=name)),
+        _named("queue", "done.pause", lambda client, name: client.limits.apause(queue=name)),
     ),
     "resume-queue": Command(
         Permission.ADMIN,
-        _named("queue", "done.resume", lambda desk, name: desk.limits.aresume(queue=name)),
+        _named("queue", "done.resume", lambda client, name: client.limits.aresume(queue=name)),
     ),
     "pause-schedule": Command(Permission.ADMIN, _pause_schedule),
     "resume-schedule": Command(
         Permission.ADMIN,
-        _named("schedule", "done.resume", lambda desk, name: desk.schedules.aresume(name)),
+        _named("schedule", "done.resume", lambda client, name: client.schedules.aresume(name)),
     ),
     "disable-subscription": Command(
         Permission.ADMIN,
         _named(
-            "subscription", "done.disable", lambda desk, name: desk.subscriptions.adisable(name)
+            "subscription", "done.disable", lambda client, name: client.subscriptions.adisable(name)
         ),
     ),
     "enable-subscription": Command(
         Permission.ADMIN,
-        _named("subscription", "done.enable", lambda desk, name: desk.subscriptions.aenable(name)),
+        _named(
+            "subscription", "done.enable", lambda client, name: client.subscriptions.aenable(name)
+        ),
     ),
     "pause-endpoint": Command(
         Permission.ADMIN,
-        _named("endpoint", "done.pause", lambda desk, name: desk.endpoints.apause(name)),
+        _named("endpoint", "done.pause", lambda client, name: client.endpoints.apause(name)),
     ),
     "resume-endpoint": Command(
         Permission.ADMIN,
-        _named("endpoint", "done.resume", lambda desk, name: desk.endpoints.aresume(name)),
+        _named("endpoint", "done.resume", lambda client, name: client.endpoints.aresume(name)),
     ),
     "test-endpoint": Command(Permission.ADMIN, _test_endpoint),
 }

@@ -90,4 +90,4 @@ async def browser(shop: Shop) -> AsyncIterator[Browser]:
     site = shop.app.web(access=by_header)
     yield Browser(site)
     await site.background.aclose()
-    await site.desk.aclose()
+    await site.client.aclose()

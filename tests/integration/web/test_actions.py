@@ -109,7 +109,7 @@ async def test_all_that_match(browser: Browser, shop: Shop) -> None:
     assert answer.headers["location"] == "/audit"
     await browser.site.background.all_done()
     assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
-    [entry] = await browser.site.desk.actions.alist()
+    [entry] = await browser.site.client.actions.alist()
     assert (entry.who, entry.filter, entry.expected) == ("bia", "state:scheduled", 12)
     assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
 
@@ -123,7 +123,7 @@ async def test_all_that_match_are_those_that_were_shown(browser: Browser, shop: 
         assert (await browser.post("/act/everything", expected=unfit, **order)).status_code == 400
     await browser.site.background.all_done()
     assert (await shop.app.ajob(shop.scheduled)).state is JobState.SCHEDULED
-    assert await browser.site.desk.actions.alist() == ()
+    assert await browser.site.client.actions.alist() == ()
 
 
 async def test_what_cannot_begin_is_not_told_as_begun(
@@ -134,7 +134,7 @@ async def test_what_cannot_begin_is_not_told_as_begun(
     async def busy(*_: object, **__: object) -> int:
         raise StoreBusy("too much to do")
 
-    monkeypatch.setattr(browser.site.desk.store, "begin_action", busy)
+    monkeypatch.setattr(browser.site.client.store, "begin_action", busy)
     order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel", "expected": 12}
     assert (await browser.post("/act/everything", **order)).status_code == 503
     assert await told(browser) == ""
@@ -174,7 +174,7 @@ async def test_what_is_done_to_jobs_is_in_the_audit(browser: Browser, shop: Shop
     await browser.post("/act/change", "act", id=shop.scheduled, priority="-5")
     await browser.post("/act/cancel", "mail", id=[shop.scheduled, shop.succeeded])
     await browser.post("/act/cancel", "read", id=shop.ready)
-    cancelled, changed = await browser.site.desk.actions.alist()
+    cancelled, changed = await browser.site.client.actions.alist()
     assert (changed.who, changed.action, changed.change) == ("bia", "change", '{"priority": -5}')
     assert (cancelled.who, cancelled.ids) == ("leo", (shop.scheduled, shop.succeeded))
     assert (cancelled.done, cancelled.filter, cancelled.state) == (1, "queue:mail", "done")

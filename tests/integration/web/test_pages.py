@@ -9,7 +9,7 @@ import pytest
 
 from mutirao.web.access import Access
 from mutirao.web.background import Background
-from mutirao.web.desk import Desk
+from mutirao.web.dashboard_client import DashboardClient
 from mutirao.web.pages import PAGES
 from tests.integration.web.conftest import Browser, by_header
 from tests.support import dashboard
@@ -149,7 +149,7 @@ async def test_it_works_under_a_prefix(shop: Shop) -> None:
         assert all(link.startswith("/inner/jobs/") for link in links)
     done = await outer.post("/inner/jobs/act/redrive", id=shop.dead, back="/inner/jobs/jobs")
     assert (done.status_code, done.headers["location"]) == (303, "/inner/jobs/jobs")
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_it_is_closed_with_its_application(
@@ -157,7 +157,7 @@ async def test_it_is_closed_with_its_application(
 ) -> None:
     """What runs behind the pages is stopped, then the connections are closed; also by itself."""
     closed: list[str] = []
-    for kind in (Background, Desk):
+    for kind in (Background, DashboardClient):
         close: Callable[[Any], Awaitable[None]] = kind.aclose
 
         async def closing(self: Any, close: Any = close, kind: type = kind) -> None:
@@ -170,9 +170,9 @@ async def test_it_is_closed_with_its_application(
     assert closed == ["Background"]  # nothing was opened
     await Browser(site).page("/jobs")
     await shop.app.aclose()
-    assert closed[1:] == ["Background", "Desk"]
+    assert closed[1:] == ["Background", "DashboardClient"]
     await site.aclose()
-    assert closed[3:] == ["Background", "Desk"]
+    assert closed[3:] == ["Background", "DashboardClient"]
 
 
 async def test_how_pages_are_liked_is_kept(browser: Browser) -> None:
@@ -195,7 +195,7 @@ async def test_without_an_application_it_says_so(shop: Shop) -> None:
     for path in LISTED:
         await bare.page(path)
     assert "without an application" in await bare.page(f"/jobs/{shop.dead}")
-    await site.desk.aclose()
+    await site.client.aclose()
     await app.aclose()
 
 
@@ -208,7 +208,7 @@ async def test_tables_that_are_missing_are_told(sqlite_url: str) -> None:
     answer = await Browser(site).get("/")
     assert answer.status_code == 503
     assert "mutirao migrate" in answer.text
-    await site.desk.aclose()
+    await site.client.aclose()
     await app.aclose()
 
 
@@ -221,5 +221,5 @@ async def test_each_page_is_shown_on_postgresql(migrated_postgresql_url: str) ->
         assert SECRET not in await pages.page(path)
     done = await pages.post("/act/redrive", id=shop.dead)
     assert done.status_code == 303
-    await site.desk.aclose()
+    await site.client.aclose()
     await shop.app.aclose()

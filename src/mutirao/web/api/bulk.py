@@ -107,7 +107,7 @@ async def act(call: ApiCall) -> Answered:
     which, ids = await _which(call, body)
 
     async def run(progress: Progress) -> AuditRecord:
-        return await call.desk.actions.arun(
+        return await call.client.actions.arun(
             action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
             progress=progress, is_stopping=call.site.background.is_closing,
         )  # fmt: skip
@@ -126,7 +126,7 @@ async def list_actions(call: ApiCall) -> Answered:
     """Answer a page of the audit."""
     query: ActionsQuery = call.query
     before = read_cursor(query.cursor) if query.cursor else None
-    found = await call.desk.actions.alist(before=before, limit=query.size + 1)
+    found = await call.client.actions.alist(before=before, limit=query.size + 1)
     page = found[: query.size]
     following = cursor_of(page[-1].id) if len(found) > query.size else None
     return Answered(ActionPage(actions=[_record(call, each) for each in page], next=following))
@@ -140,7 +140,7 @@ async def show_action(call: ApiCall) -> Answered:
 async def stop_action(call: ApiCall) -> Answered:
     """Stop an action after its batch, wherever it runs."""
     found = await _found(call, call.id())
-    if not await call.desk.actions.astop(found.id):
+    if not await call.client.actions.astop(found.id):
         raise Conflict("NotRunning", f"action {found.id} does not run: it is {found.state}")
     return Answered(_record(call, await _found(call, found.id)), 202)
 
@@ -154,7 +154,7 @@ async def _found(call: ApiCall, id: int) -> AuditRecord:
 
 
 async def _known(call: ApiCall, id: int) -> AuditRecord:
-    found = await call.desk.actions.aget(id)
+    found = await call.client.actions.aget(id)
     if found is None:
         raise _unknown(id)
     return found
@@ -213,7 +213,7 @@ async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"
         )
     which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
-    await check_expected(call.desk.reading, which, body.expected or 0)
+    await check_expected(call.client.reading, which, body.expected or 0)
     return which, None
 
 
@@ -222,7 +222,7 @@ async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
     if not call.access.only:
         return ids
     wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
-    seen = {*(await call.desk.store.matching_ids(wanted, size=len(ids)))[0]}
+    seen = {*(await call.client.store.matching_ids(wanted, size=len(ids)))[0]}
     if not seen:
         raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
     return tuple(each for each in ids if each in seen)

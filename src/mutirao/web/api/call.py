@@ -12,7 +12,7 @@ from mutirao.web.access import Access, asked
 from mutirao.web.api.values import Id, id_of
 
 if TYPE_CHECKING:
-    from mutirao.web.desk import Desk
+    from mutirao.web.dashboard_client import DashboardClient
     from mutirao.web.site import Site
 
 LONGEST_BODY = 1 << 20  # bytes
@@ -43,9 +43,9 @@ class ApiCall:
         self.body: Any = None
 
     @property
-    def desk(self) -> "Desk":
+    def client(self) -> "DashboardClient":
         """What is read and done."""
-        return self.site.desk
+        return self.site.client
 
     def id(self) -> int:
         """Return the id in the path; raise UnreadableRequest if it is none."""

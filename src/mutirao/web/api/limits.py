@@ -44,7 +44,7 @@ class LimitList(msgspec.Struct, kw_only=True):
 
 async def list_limits(call: ApiCall) -> Answered:
     """Answer all limits."""
-    found = await call.site.readings.get("limits", call.desk.limits.alist)
+    found = await call.site.readings.get("limits", call.client.limits.alist)
     return Answered(LimitList(limits=[_limit(call, each) for each in found]))
 
 

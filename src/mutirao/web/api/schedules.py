@@ -72,24 +72,24 @@ class MadeAnswer(msgspec.Struct, kw_only=True):
 
 async def list_schedules(call: ApiCall) -> Answered:
     """Answer all schedules."""
-    found = await call.site.readings.get("schedules", call.desk.schedules.alist)
+    found = await call.site.readings.get("schedules", call.client.schedules.alist)
     return Answered(ScheduleList(schedules=[_schedule(call, each) for each in found]))
 
 
 async def pause(call: ApiCall) -> Answered:
     """Pause a schedule."""
     body: PauseBody = call.body
-    return _state(await call.desk.schedules.apause(call.name(), reason=body.reason))
+    return _state(await call.client.schedules.apause(call.name(), reason=body.reason))
 
 
 async def resume(call: ApiCall) -> Answered:
     """Resume a schedule."""
-    return _state(await call.desk.schedules.aresume(call.name()))
+    return _state(await call.client.schedules.aresume(call.name()))
 
 
 async def run_now(call: ApiCall) -> Answered:
     """Make a job of a schedule at once."""
-    made = await call.desk.schedules.arun_now(call.name())
+    made = await call.client.schedules.arun_now(call.name())
     where = {"location": call.url(f"{PREFIX}/jobs/{made.id}")}
     return Answered(MadeAnswer(job=str(made.id)), 201, where)
 

@@ -16,7 +16,7 @@ from mutirao.web.forms import Fields, query_of
 from mutirao.web.texts.language import LANGUAGES, Language, accepted
 
 if TYPE_CHECKING:
-    from mutirao.web.desk import Desk
+    from mutirao.web.dashboard_client import DashboardClient
     from mutirao.web.site import Site
 
 THEMES = ("system", "light", "dark")
@@ -40,7 +40,7 @@ class Notice:
         return self.key.startswith("failed.")
 
 
-class Visit:
+class PageCall:
     """One request.
 
     Parameters:
@@ -60,9 +60,9 @@ class Visit:
         return self.language
 
     @property
-    def desk(self) -> "Desk":
+    def client(self) -> "DashboardClient":
         """What is read and done."""
-        return self.site.desk
+        return self.site.client
 
     @property
     def query(self) -> Fields:
@@ -103,7 +103,7 @@ class Visit:
     def page(self, template: str, code: int = 200, /, **values: Any) -> Response:
         """Return a page."""
         said = _said(self.request)
-        html = self.site.render(template, visit=self, t=self.language, said=said, **values)
+        html = self.site.render(template, call=self, t=self.language, said=said, **values)
         response = HTMLResponse(html, code)
         if said is not None:
             response.delete_cookie(SAID, path=self.root or "/")

@@ -66,7 +66,7 @@ class DashboardApp(Protocol):
         ...
 
 
-class Desk(JobAdmin):
+class DashboardClient(JobAdmin):
     """What pages read and commands do."""
 
     def __init__(self, app: DashboardApp) -> None:
