@@ -132,7 +132,7 @@ headers:
 %/.dev: pyproject.toml conformance/pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs,web]' -e ./conformance --group dev -c $*/constraints.txt
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs,wsgi]' -e ./conformance --group dev -c $*/constraints.txt
 	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
 

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from mutirao.errors import (
     ConfigurationError,
     InvalidFilter,
+    MissingDriver,
     MutiraoError,
     SchemaError,
     StoreBusy,
@@ -45,6 +46,9 @@ from mutirao.web.page_call import PageCall
 from mutirao.web.pages import PAGES
 from mutirao.web.security import Gate, GateRules
 from mutirao.web.texts.language import LANGUAGES
+
+if TYPE_CHECKING:
+    from mutirao.web.wsgi import WsgiSite
 
 Endpoint = Callable[[Request], Awaitable[Response]]
 Answer = Callable[[PageCall], Awaitable[Response]]
@@ -115,6 +119,31 @@ class Site:
         await self.background.aclose()
         if self._client is not None:
             await self._client.aclose()
+
+    def wsgi(self) -> "WsgiSite":
+        """Return the dashboard as a WSGI application, for Flask and Django.
+
+        It works in an event loop of its own, in one thread of each process, and opens nothing
+        before the first request there. What it has opened is closed when the process ends, or by
+        `close()`. `access=` is called in the thread of the request, with Starlette's Request,
+        whose `scope["wsgi_environ"]` is the environ; a coroutine function is called in that loop.
+
+        Raises:
+            MissingDriver: `mutirao[wsgi]` is not installed.
+        """
+        try:
+            from mutirao.web.wsgi import WsgiSite  # its package is needed by nothing else
+        except ModuleNotFoundError as missing:
+            raise MissingDriver(
+                f"a dashboard by WSGI needs {missing.name}, which is not installed: run"
+                " pip install 'mutirao[wsgi]'"
+            ) from missing
+        return WsgiSite(self, self._settings.access, self._end)
+
+    async def _end(self) -> None:
+        """Close all that this loop has opened, also connections of the application."""
+        await self.aclose()
+        await self._app.store.close()
 
     def filter_of(self, qualifier: str, value: str) -> str:
         """Return the text of the filter of jobs that have this value."""
