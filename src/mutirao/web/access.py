@@ -13,10 +13,13 @@ from typing import Self
 from starlette.requests import Request
 
 from mutirao.errors import ConfigurationError, InvalidFilter
+from mutirao.model.audit.actions import MAX_WHO
 from mutirao.model.blanking import Blanking
+from mutirao.model.display import one_line
 from mutirao.model.filters.filter import Filter, SaidTerm, parse
 
 DECIDED = "mutirao.access"  # in the environ of WSGI, where no header of a request can stand
+NOBODY = "dashboard"  # who acts, where nobody says who it is
 _OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
@@ -77,6 +80,11 @@ class Access:
     def may(self, role: Permission) -> bool:
         """Return whether it has at least this role."""
         return self.role >= role
+
+
+def who(access: Access) -> str:
+    """Return who acts, for the audit."""
+    return one_line(access.user)[:MAX_WHO] or NOBODY
 
 
 Decide = Callable[[Request], Access | Awaitable[Access]]

@@ -1,17 +1,18 @@
 """One request, as pages and commands see it: who asks, in which language, what is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from mutirao.model.audit.actions import About
 from mutirao.model.blanking import BLANK
 from mutirao.model.filters.filter import Filter
-from mutirao.web.access import Access, Permission, asked
+from mutirao.web.access import Access, Permission, asked, who
 from mutirao.web.forms import Fields, query_of
 from mutirao.web.texts.language import LANGUAGES, Language, accepted
 
@@ -23,6 +24,7 @@ THEMES = ("system", "light", "dark")
 TIMES = ("relative", "absolute")
 LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_times", "mutirao_said"
 YEAR = 365 * 86_400
+T = TypeVar("T")
 LONGEST_SAID = 600  # characters of what a cookie says
 
 
@@ -81,6 +83,10 @@ class PageCall:
     def filter(self, text: str) -> Filter:
         """Read a filter; raise InvalidFilter if it is none, or asks for what is not shown here."""
         return asked(self.access, text, self.site.blanking)
+
+    async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something to what is no job; the audit knows that whoever asks did it."""
+        return await self.client.actions.anote(who(self.access), about, work)
 
     def told(self, text: str | None) -> str:
         """Return a text with what jobs carry in it, as whoever asks may see it."""

@@ -9,6 +9,7 @@ import pytest
 
 from mutirao import JobState
 from mutirao.errors import StoreBusy
+from mutirao.model.audit.actions import ActionKind, NewAction
 from mutirao.sql.statements.finding import paging
 from mutirao.web.access import Permission
 from mutirao.web.actions import COMMANDS
@@ -114,6 +115,73 @@ async def test_all_that_match(browser: Browser, shop: Shop) -> None:
     assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
 
 
+async def test_all_that_match_are_changed(browser: Browser, shop: Shop) -> None:
+    """With the new values of the form; without any, nothing is begun."""
+    order: dict[str, Any] = {"q": "state:scheduled", "action": "change", "expected": 12}
+    await browser.post("/act/everything", **order)
+    assert "give a priority" in await told(browser)
+    await browser.post("/act/everything", "mail", **order, queue="stock")
+    assert "moves none to another queue" in await told(browser, "mail")
+    assert await browser.site.client.actions.alist() == ()
+    await browser.post("/act/everything", "act", **order, priority="7", queue="bulk", delay="2h")
+    await browser.site.background.all_done()
+    changed = await shop.app.ajob(shop.scheduled)
+    assert (changed.priority, changed.queue, changed.state) == (7, "bulk", JobState.SCHEDULED)
+    [entry] = await browser.site.client.actions.alist()
+    assert (entry.done, entry.state) == (12, "done")
+    page = await browser.page("/everything?q=queue:bulk", "act")
+    assert 'name="delay"' in page
+    assert 'name="queue"' not in await browser.page("/everything?q=queue:mail", "mail")
+
+
+async def test_all_that_match_are_deleted(browser: Browser, shop: Shop) -> None:
+    """Those that have ended, with their history; the others are passed over."""
+    found = await shop.app.ajobs(filter="task:send_receipt", limit=None)
+    ended = [job for job in found if job.finished_at is not None]
+    assert 0 < len(ended) < len(found)
+    await browser.post(
+        "/act/everything", q="task:send_receipt", action="delete", expected=len(found)
+    )
+    await browser.site.background.all_done()
+    [entry] = await browser.site.client.actions.alist()
+    assert (entry.done, entry.passed_over) == (len(ended), len(found) - len(ended))
+    left = await shop.app.ajobs(filter="task:send_receipt", limit=None)
+    assert {job.id for job in left} == {job.id for job in found} - {job.id for job in ended}
+
+
+async def test_what_is_done_to_other_things_is_in_the_audit(browser: Browser, shop: Shop) -> None:
+    """Who did what to which thing; also what failed, and not what was refused."""
+    await browser.post("/act/pause-queue", queue="mail")
+    await browser.post("/act/test-endpoint", endpoint="warehouse")
+    await browser.post("/act/run-schedule", "act", schedule="price feeds")
+    await browser.post("/act/pause-schedule", schedule="none")
+    await browser.post("/act/pause-queue", "act", queue="mail")
+    entries = await browser.site.client.actions.alist()
+    assert [(each.who, each.about, each.state) for each in entries] == [
+        ("rui", ("pause", "schedule", "none"), "failed"),
+        ("bia", ("run", "schedule", "price feeds"), "done"),
+        ("rui", ("test", "endpoint", "warehouse"), "done"),
+        ("rui", ("pause", "queue", "mail"), "done"),
+    ]
+    page = await browser.page("/audit")
+    assert re.search(r"Pause</b>.*?Schedule <span[^>]*>none<", page, re.S)
+
+
+async def test_an_entry_that_nobody_knows_is_shown(browser: Browser) -> None:
+    """As it is written: a later version may have done what has no name here."""
+    for change in ('{"command": "x-ray", "of": "moon", "name": "<b>"}', '{"command": 7}', "[]"):
+        new = NewAction(who="eva", action=ActionKind.CHANGE, change=change)
+        await browser.site.client.actions.aobserve(new, nothing)
+    page = await browser.page("/audit")
+    assert "x-ray" in page
+    assert "&lt;b&gt;" in page
+
+
+async def nothing() -> list[int]:
+    """Do nothing."""
+    return []
+
+
 async def test_all_that_match_are_those_that_were_shown(browser: Browser, shop: Shop) -> None:
     """Another number than was confirmed is told, and nothing is done; likewise what is none."""
     order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel"}
@@ -165,7 +233,7 @@ async def test_all_that_match_needs_a_filter(browser: Browser) -> None:
     """Without one it would be every job; who only looks is not asked."""
     assert (await browser.get("/everything")).status_code == 400
     assert (await browser.post("/act/everything", action="cancel")).status_code == 400
-    assert (await browser.post("/act/everything", action="delete", q="id:1")).status_code == 400
+    assert (await browser.post("/act/everything", action="explode", q="id:1")).status_code == 400
     assert (await browser.get("/everything?q=id:1", "read")).status_code == 403
 
 

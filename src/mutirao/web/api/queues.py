@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from mutirao.model.audit.actions import About
 from mutirao.model.jobs.job import JobState
 from mutirao.model.reading.figures import QueueFigure
 from mutirao.web.access import Permission
@@ -97,14 +98,18 @@ async def statistics(call: ApiCall) -> Answered:
 
 async def pause(call: ApiCall) -> Answered:
     """Pause a queue."""
-    await call.client.limits.apause(queue=call.name())
-    return Answered(PauseAnswer(name=call.name(), paused=True))
+    name = call.name()
+    about = About("pause", "queue", name)
+    await call.noted(about, lambda: call.client.limits.apause(queue=name))
+    return Answered(PauseAnswer(name=name, paused=True))
 
 
 async def resume(call: ApiCall) -> Answered:
     """Resume a queue."""
-    await call.client.limits.aresume(queue=call.name())
-    return Answered(PauseAnswer(name=call.name(), paused=False))
+    name = call.name()
+    about = About("resume", "queue", name)
+    await call.noted(about, lambda: call.client.limits.aresume(queue=name))
+    return Answered(PauseAnswer(name=name, paused=False))
 
 
 async def _queues(call: ApiCall) -> list[QueueAnswer]:

@@ -4,7 +4,7 @@ from starlette.responses import Response
 
 from mutirao.model.filters.filter import parse
 from mutirao.web.access import Permission, check
-from mutirao.web.actions import EVERYTHING
+from mutirao.web.commands.on_everything import OFFERED
 from mutirao.web.forms import Misread
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
@@ -24,7 +24,7 @@ async def show(call: PageCall) -> Response:
     )
     back = call.url("jobs", {"q": str(wanted)}) if call.access.only else call.url("audit")
     return call.page(
-        "everything.html", text=str(wanted), number=number, commands=EVERYTHING, back=back
+        "everything.html", text=str(wanted), number=number, commands=OFFERED, back=back
     )
 
 

@@ -331,8 +331,8 @@ ENGLISH: Mapping[str, str] = {
     "audit.who": "Who",
     "audit.done": "Done",
     "audit.passed": "Passed over",
-    "audit.empty": "Nobody has done anything to jobs here.",
-    "audit.note": "What was done to jobs, by pages and by commands that say who does it.",
+    "audit.empty": "Nobody has done anything here.",
+    "audit.note": "What was done to jobs, queues, schedules, subscriptions and endpoints.",
     "state.audit_running": "running",
     "state.audit_done": "done",
     "state.audit_stopped": "stopped",
@@ -352,4 +352,11 @@ ENGLISH: Mapping[str, str] = {
     "failed.stop": "Action {detail} does not run any more.",
     "failed.busy": "As many actions run as may at once. Wait for one of them.",
     "refused.no_filter": "Without a filter it would mean every job.",
+    "everything.delete": "Jobs that have ended, with all that is known of them. It cannot be"
+    " undone.",
+    "thing.queue": "Queue",
+    "thing.schedule": "Schedule",
+    "thing.subscription": "Subscription",
+    "thing.endpoint": "Endpoint",
+    "thing.limit": "Limit",
 }

@@ -333,8 +333,8 @@ PORTUGUESE: Mapping[str, str] = {
     "audit.who": "Quem",
     "audit.done": "Feito",
     "audit.passed": "Deixados",
-    "audit.empty": "Ninguém fez nada com jobs aqui.",
-    "audit.note": "O que foi feito com jobs, pelas páginas e por comandos que dizem quem o faz.",
+    "audit.empty": "Ninguém fez nada aqui.",
+    "audit.note": "O que foi feito com jobs, filas, agendamentos, assinaturas e endpoints.",
     "state.audit_running": "em curso",
     "state.audit_done": "feito",
     "state.audit_stopped": "parado",
@@ -354,4 +354,11 @@ PORTUGUESE: Mapping[str, str] = {
     "failed.stop": "A ação {detail} não está mais em curso.",
     "failed.busy": "Já há tantas ações em curso quantas podem. Espere por uma delas.",
     "refused.no_filter": "Sem um filtro, seriam todos os jobs.",
+    "everything.delete": "Os jobs que terminaram, com tudo o que se sabe deles. Não pode ser"
+    " desfeito.",
+    "thing.queue": "Fila",
+    "thing.schedule": "Agendamento",
+    "thing.subscription": "Assinatura",
+    "thing.endpoint": "Endpoint",
+    "thing.limit": "Limite",
 }
