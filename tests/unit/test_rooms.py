@@ -45,6 +45,7 @@ SAME_SUBJECT = {
     "actions",
     "admin",
     "audit",
+    "brokers",
     "carried",
     "change",
     "claim",

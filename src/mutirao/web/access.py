@@ -20,7 +20,7 @@ from mutirao.model.filters.filter import Filter, SaidTerm, parse
 
 DECIDED = "mutirao.access"  # in the environ of WSGI, where no header of a request can stand
 NOBODY = "dashboard"  # who acts, where nobody says who it is
-_OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
+OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
 class Permission(IntEnum):
@@ -135,7 +135,7 @@ def asked(access: Access, text: str, blanking: Blanking) -> Filter:
 
 
 def _refuse_hidden(access: Access, said: SaidTerm, blanking: Blanking) -> None:
-    if said.qualifier in _OF_CONTENTS and not access.contents:
+    if said.qualifier in OF_CONTENTS and not access.contents:
         raise InvalidFilter(
             f"no job is found by {said.qualifier}: here, as what jobs carry is not shown to you;"
             " leave it out"

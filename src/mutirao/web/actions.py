@@ -12,11 +12,23 @@ from starlette.responses import Response
 
 from mutirao.errors import MutiraoError, StoreError
 from mutirao.web.access import Permission, check
-from mutirao.web.commands import on_everything, on_jobs
-from mutirao.web.commands.on_things import making, named, pause_schedule
+from mutirao.web.commands import on_everything, on_jobs, on_tasks
+from mutirao.web.commands.on_brokers import on_dead
+from mutirao.web.commands.on_things import counting, making, named, pause_schedule
 from mutirao.web.commands.page_command import Command
 from mutirao.web.forms import Fields, Misread, form_of
-from mutirao.web.page_call import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, PageCall
+from mutirao.web.page_call import (
+    COLUMN,
+    COLUMNS,
+    LANGUAGE,
+    NO_COLUMN,
+    THEME,
+    THEMES,
+    TIME,
+    TIMES,
+    Notice,
+    PageCall,
+)
 from mutirao.web.texts.language import LANGUAGES
 
 LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter is escaped
@@ -30,14 +42,17 @@ async def act(call: PageCall) -> Response:
     check(call.access, command.role, whole=command.whole)
     form = await form_of(call.request)
     back = _back(form)  # before anything is done: what was done is told in any case
+    said: Notice | Response
     try:
         said = await command.run(call, form)
     except StoreError:
         raise
     except MutiraoError as refused:
         said = Notice("failed.told", detail=call.site.blanking.text(str(refused)))
+    if isinstance(said, Response):
+        return said
     call.site.readings.forget()
-    return call.back(back, said)
+    return call.back(said.to or back, said)
 
 
 async def prefer(call: PageCall) -> Response:
@@ -45,6 +60,9 @@ async def prefer(call: PageCall) -> Response:
     check(call.access, Permission.READ)
     form = await form_of(call.request)
     response = call.back(_back(form))
+    if form.has("columns"):
+        columns = [each for each in form.several("columns") if each in COLUMNS]
+        call.remember(response, COLUMN, ".".join(columns) or NO_COLUMN)
     for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
         chosen = form.text(cookie.removeprefix("mutirao_"), 20)
         if chosen in known:
@@ -68,6 +86,7 @@ COMMANDS: Mapping[str, Command] = {
     "change": Command(Permission.ACT, on_jobs.change, whole=False),
     "everything": Command(Permission.ACT, on_everything.everything, whole=False),
     "stop": Command(Permission.ACT, on_everything.stop),
+    "enqueue": Command(Permission.ACT, on_tasks.enqueue),
     "run-schedule": Command(
         Permission.ACT,
         making("schedule", "run", lambda its, name: its.schedules.arun_now(name),
@@ -99,5 +118,18 @@ COMMANDS: Mapping[str, Command] = {
     "test-endpoint": Command(
         _ADMIN,
         making("endpoint", "test", lambda its, name: its.endpoints.atest(name), "done.test"),
+    ),
+    "flush-host": Command(
+        _ADMIN, named("host", "flush", lambda its, name: its.hosts.aflush(name))
+    ),
+    "hold-host": Command(_ADMIN, named("host", "hold", lambda its, name: its.hosts.ahold(name))),
+    "redrive-host": Command(
+        _ADMIN, counting("host", "redrive", lambda its, name: its.hosts.aredrive(name))
+    ),
+    "return-dead": Command(
+        _ADMIN, on_dead("return", lambda its, queue, ids: its.return_dead(queue, ids))
+    ),
+    "drop-dead": Command(
+        _ADMIN, on_dead("drop", lambda its, queue, ids: its.drop_dead(queue, ids))
     ),
 }  # fmt: skip

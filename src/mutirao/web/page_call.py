@@ -22,6 +22,12 @@ if TYPE_CHECKING:
 
 THEMES = ("system", "light", "dark")
 TIMES = ("relative", "absolute")
+COLUMNS = (
+    "state", "queue", "attempt", "when", "priority", "enqueued", "due", "duration", "worker", "key",
+    "tags", "tenant", "group",
+)  # fmt: skip
+USUAL_COLUMNS = COLUMNS[:4]
+COLUMN, NO_COLUMN = "mutirao_columns", "none"
 LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_times", "mutirao_said"
 YEAR = 365 * 86_400
 T = TypeVar("T")
@@ -30,11 +36,15 @@ LONGEST_SAID = 600  # characters of what a cookie says
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a command has to tell on the next page: the key of a text, and a fact in it."""
+    """What a command has to tell on the next page: the key of a text, and a fact in it.
+
+    `to`: the page; empty: the one that the form came from.
+    """
 
     key: str
     n: int | None = None
     detail: str = ""
+    to: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -54,6 +64,7 @@ class PageCall:
         self.language = _language(request)
         self.theme = _chosen(request, THEME, THEMES)
         self.times = _chosen(request, TIME, TIMES)
+        self.columns = _columns(request)
         self.now: datetime = site.clock()
 
     @property
@@ -149,6 +160,13 @@ def _language(request: Request) -> Language:
 def _chosen(request: Request, cookie: str, known: tuple[str, ...]) -> str:
     value = request.cookies.get(cookie, "")
     return value if value in known else known[0]
+
+
+def _columns(request: Request) -> tuple[str, ...]:
+    """Return the columns of a list of jobs that were chosen, in their order."""
+    kept = request.cookies.get(COLUMN, "")[:500]
+    chosen = {*kept.split(".")} if kept else {*USUAL_COLUMNS}
+    return tuple(each for each in COLUMNS if each in chosen)
 
 
 def _said(request: Request) -> Notice | None:

@@ -36,7 +36,8 @@ PAGES = {
     "schedules": "/schedules", "workers": "/workers", "limits": "/limits", "topics": "/topics",
     "endpoints": "/endpoints", "doctor": "/doctor", "audit": "/audit", "job": "/jobs/{dead}",
     "waiting": "/jobs/{blocked}", "unfit": "/jobs?q=stat:dead", "missing": "/nowhere",
-    "everything": "/everything?q=state:dead",
+    "everything": "/everything?q=state:dead", "hosts": "/hosts", "brokers": "/brokers",
+    "enqueue": "/enqueue?from={dead}", "tasks": "/enqueue",
 }  # fmt: skip
 
 

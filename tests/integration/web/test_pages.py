@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from mutirao.web.access import Access
 from mutirao.web.background import Background
 from mutirao.web.dashboard_client import DashboardClient
+from mutirao.web.page_call import COLUMNS
 from mutirao.web.pages import PAGES
 from tests.integration.web.conftest import Browser, by_header
 from tests.support import dashboard
@@ -75,8 +78,6 @@ async def test_a_wrong_filter_is_explained(browser: Browser) -> None:
 
 async def test_pages_of_jobs_follow_each_other(browser: Browser) -> None:
     """Fifty at a time; a page begins where the one before has ended, and none is shown twice."""
-    import re
-
     seen: list[str] = []
     path = "/jobs"
     while path:
@@ -135,8 +136,6 @@ async def test_unknown_things_are_pages(browser: Browser) -> None:
 
 async def test_it_works_under_a_prefix(shop: Shop) -> None:
     """Mounted at a path, all links and forms stay below it."""
-    import re
-
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -183,6 +182,51 @@ async def test_how_pages_are_liked_is_kept(browser: Browser) -> None:
     assert " UTC</time>" in page
     await browser.post("/preferences", language="xx", theme="neon")
     assert '<html lang="pt-BR" data-theme="dark">' in await browser.page("/jobs")
+
+
+async def test_columns_are_chosen(browser: Browser) -> None:
+    """By a form, kept in the browser; what is unknown is none."""
+    usual = re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', await browser.page("/jobs"))
+    assert usual == ["Job", "State", "Queue", "Attempt", "When"]
+    await browser.post("/preferences", columns=["", "tenant", "state", "<b>"])
+    page = await browser.page("/jobs")
+    assert re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', page) == ["Job", "State", "Tenant"]
+    assert "acme" in page
+    await browser.post("/preferences", columns="")
+    page = await browser.page("/jobs")
+    assert re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', page) == ["Job"]
+    await browser.post("/preferences", columns=["", *COLUMNS])
+    page = await browser.page("/jobs?q=state:scheduled,succeeded,dead,blocked,running")
+    assert SECRET not in page
+
+
+async def test_a_filter_is_suggested(browser: Browser) -> None:
+    """What may stand where the cursor is, in the viewer's language; names to who sees all jobs."""
+
+    async def suggested(text: str, role: str = "admin", **headers: str) -> dict[str, str]:
+        path = f"/suggestions?q={quote(text)}&at={len(text)}"
+        found = (await browser.get(path, role, **headers)).json()
+        return {each["text"]: each["help"] for each in found}
+
+    assert await suggested("qu") == {"queue:": "the queue"}
+    assert await suggested("qu", **{"accept-language": "pt"}) == {"queue:": "a fila"}
+    assert set(await suggested("state:dead queue:")) >= {"mail", "media"}
+    assert "send_receipt" in await suggested("task:send")
+    assert "media" not in await suggested("state:dead queue:", "mail")
+    assert "dead" in await suggested("state:d", "mail")
+    assert not {"key:", "arg."} & {*await suggested("", "blind"), *await suggested("ke", "blind")}
+    assert (await browser.get("/suggestions?q=x&at=-1")).status_code == 400
+    assert (await browser.get("/suggestions?q=x", "none")).status_code == 403
+
+
+async def test_a_graph_is_drawn(browser: Browser, shop: Shop) -> None:
+    """A box for each step, a line for what it comes after; the list stays."""
+    page = await browser.page(f"/jobs/{shop.blocked}")
+    drawing = re.search(r"<svg width.*?</svg>", page, re.S)
+    assert drawing is not None
+    assert drawing[0].count("<rect") == 2
+    assert drawing[0].count('class="edge"') == 1
+    assert "box-blocked here" in drawing[0]
 
 
 async def test_without_an_application_it_says_so(shop: Shop) -> None:

@@ -40,6 +40,17 @@ def making(of: str, command: str, do: Do, done: str) -> Run:
     return run
 
 
+def counting(of: str, command: str, do: Do) -> Run:
+    """Return a command on such a thing that reaches jobs, whose number the text tells."""
+
+    async def run(call: PageCall, form: Fields) -> Notice:
+        name = name_in(form, of)
+        reached = await call.noted(About(command, of, name), lambda: do(call.client, name))
+        return Notice(f"done.{command}" if reached else f"failed.{command}", len(reached))
+
+    return run
+
+
 async def pause_schedule(call: PageCall, form: Fields) -> Notice:
     """Pause a schedule, with a reason if one is given."""
     name, reason = name_in(form, "schedule"), form.text("reason", 500)

@@ -3,11 +3,13 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from starlette.responses import Response
+
 from mutirao.web.access import Permission
 from mutirao.web.forms import Fields
 from mutirao.web.page_call import Notice, PageCall
 
-Run = Callable[[PageCall, Fields], Awaitable[Notice]]
+Run = Callable[[PageCall, Fields], Awaitable[Notice | Response]]
 
 
 @dataclass(frozen=True, slots=True)

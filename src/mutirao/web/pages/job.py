@@ -11,7 +11,8 @@ from mutirao.model.blanking import BLANK
 from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.job import FINAL_STATES, JobState
 from mutirao.model.jobs.records import AttemptRecord, GraphRecord, JobRecord
-from mutirao.web.charts import Span, spans
+from mutirao.web.drawing.charts import Span, spans
+from mutirao.web.drawing.graph_layout import laid_out
 from mutirao.web.forms import id_in
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
@@ -39,6 +40,7 @@ async def show(call: PageCall) -> Response:
         return block(pretty(blanking.value(value)) if contents else BLANK)
 
     stands = job.state in FINAL_STATES or job.state is JobState.RUNNING
+    graph = await _graph(call, job.graph)
     reasons = () if stands else await call.client.reading.awhy(job.id)
     return call.page(
         "job.html",
@@ -51,9 +53,11 @@ async def show(call: PageCall) -> Response:
         executions=_executions(call, job),
         left_out=max(0, len(job.attempts) - ATTEMPTS_SHOWN),
         reasons=reasons,
-        graph=await _graph(call, job.graph),
+        graph=graph,
+        drawing=None if graph is None else laid_out(graph.steps),
         family=await _family(call, job),
         may=_may(call, job),
+        again=call.may("act") and contents and not call.access.only,
         known=job.task in call.client.tasks,
         standalone=not call.client.tasks,
     )

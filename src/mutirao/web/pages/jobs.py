@@ -9,7 +9,7 @@ from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.jobs.job import JobState
 from mutirao.web.page import SitePage
-from mutirao.web.page_call import PageCall
+from mutirao.web.page_call import COLUMNS, PageCall
 from mutirao.web.pages.queues import queues_of
 
 PER_PAGE = 50
@@ -32,11 +32,11 @@ async def show(call: PageCall) -> Response:
     except InvalidFilter as unfit:
         return call.page(
             "jobs.html", 400, text=text, unfit=unfit, found=None, tabs=await _tabs(call, Filter()),
-            chosen="", qualifiers=QUALIFIERS, cursor=None,
+            chosen="", qualifiers=QUALIFIERS, columns=COLUMNS, cursor=None,
         )  # fmt: skip
     return call.page(
         "jobs.html", text=str(wanted), unfit=None, found=found, tabs=await _tabs(call, wanted),
-        chosen=_state_of(wanted), qualifiers=QUALIFIERS, cursor=cursor,
+        chosen=_state_of(wanted), qualifiers=QUALIFIERS, columns=COLUMNS, cursor=cursor,
     )  # fmt: skip
 
 

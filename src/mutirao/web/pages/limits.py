@@ -11,10 +11,9 @@ MOST = 300
 async def show(call: PageCall) -> Response:
     """Show the limits; those for which jobs wait come first."""
     readings = call.site.readings
-    limits = await readings.get("limits", call.client.limits.alist)
-    shown = sorted(limits, key=lambda each: (-each.parked, not each.paused, each.name))
+    limits = await readings.get("limits", lambda: call.client.limits.alist(most=MOST + 1))
     return call.page(
-        "limits.html", limits=shown[:MOST], left_out=max(0, len(shown) - MOST),
+        "limits.html", limits=limits[:MOST], more=MOST if len(limits) > MOST else 0,
         age=readings.age("limits"),
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from mutirao.model.jobs.hours import FAILED_OUTCOME_NAMES
 from mutirao.model.jobs.job import OutcomeKind
-from mutirao.web.charts import Point, chart
+from mutirao.web.drawing.charts import Point, chart
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
 from mutirao.web.pages.error_groups import errors_of
