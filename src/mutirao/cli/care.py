@@ -1,6 +1,7 @@
 """`prune`, `doctor`, `audit`: keep the tables small, find problems, see what people did."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,7 +11,7 @@ from mutirao.app import Mutirao
 from mutirao.cli.group import REFUSED, SCHEMA
 from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_done, print_json, print_table
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.errors import UnknownJob
 from mutirao.model.audit.actions import AuditRecord
 from mutirao.model.findings import Finding, Level
@@ -88,7 +89,7 @@ async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batc
     return total
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @option("--limit", type=click.IntRange(min=1, max=10_000), default=20, help="At most so many.")
 @option("--stop", type=click.IntRange(min=1), help="Stop this action after its batch.")
@@ -105,6 +106,11 @@ def audit(target: str, limit: int, stop: int | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    print_audit(found)
+
+
+def print_audit(found: Sequence[AuditRecord]) -> None:
+    """Print what people did."""
     print_table(
         ("id", "who", "action", "jobs", "done", "passed over", "state", "started"),
         [

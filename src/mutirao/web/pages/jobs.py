@@ -10,7 +10,7 @@ from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.jobs.job import JobState
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import COLUMNS, PageCall
-from mutirao.web.pages.queues import queues_of
+from mutirao.web.pages.queues import figures_of
 
 PER_PAGE = 50
 LONGEST_FILTER, LONGEST_CURSOR = 2_000, 500
@@ -47,11 +47,11 @@ async def _tabs(call: PageCall, wanted: Filter) -> list[dict[str, Any]]:
     """
     rest = wanted.without("state")
     known = not rest and not call.access.only
-    queues = await queues_of(call) if known else []
-    more = any(each.at_least for each in queues)
+    figures = await figures_of(call) if known else []
+    more = any(each.at_least for each in figures)
     tabs: list[dict[str, Any]] = [{"state": "", "q": str(rest), "jobs": None, "more": False}]
     for state in STATES:
-        number = sum(each.jobs[state] for each in queues) if known else None
+        number = sum(each.jobs for each in figures if each.state is state) if known else None
         tabs.append(
             {"state": str(state), "q": str(rest.having("state", str(state))), "jobs": number,
              "more": more}

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from mutirao.model.jobs.job import JobState
+from mutirao.model.reading.figures import QueueFigure
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
 
@@ -27,11 +28,16 @@ class Queue:
     served_by: int = 0
 
 
+async def figures_of(call: PageCall) -> list[QueueFigure]:
+    """Return how many jobs of each queue are in each state."""
+    return [*await call.site.readings.get("figures", call.client.reading.afigures)]
+
+
 async def queues_of(call: PageCall) -> list[Queue]:
     """Return all queues that have jobs, a worker of their own or a pause, by name."""
     readings, client = call.site.readings, call.client
     found: dict[str, Queue] = {}
-    for each in await readings.get("figures", client.reading.afigures):
+    for each in await figures_of(call):
         queue = found.setdefault(each.queue, Queue(each.queue))
         queue.jobs[each.state] += each.jobs
         queue.at_least = queue.at_least or each.at_least
