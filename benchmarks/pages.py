@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import Any, NamedTuple
 
 import httpx2
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine, event, text
 
 from benchmarks import history
 from benchmarks.figures import Figures
@@ -256,5 +256,5 @@ def _by_counters(conn: Connection, statement: Statement) -> int:
 
 
 def _handled(conn: Connection) -> int:
-    rows = conn.exec_driver_sql("SHOW SESSION STATUS LIKE 'Handler_read%'").all()
+    rows = conn.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")).all()
     return sum(int(value) for _, value in rows)

@@ -28,7 +28,7 @@ class SqlFederation:
 
     async def hosts(self, *, counted: bool = True) -> Sequence[HostRecord]:
         """List the hosts."""
-        return await self._patient.run(for_people(federation.listed), counted)
+        return await self._patient.read(for_people(federation.listed), counted)
 
     async def change_host(
         self, name: str, amend: Amend, *, queue: str, now: datetime | None = None
