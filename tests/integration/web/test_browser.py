@@ -187,6 +187,28 @@ def test_by_keyboard_alone(opened: Any) -> None:
     page.wait_for_url(re.compile(r"/jobs/\d+$"))
 
 
+def test_a_filter_is_suggested_while_it_is_typed(opened: Any) -> None:
+    """By keys and by the pointer; nothing is in the way of who types it whole."""
+    page = opened().page
+    page.goto("/jobs")
+    field = page.get_by_role("combobox", name="Filter")
+    field.press_sequentially("que")
+    expect(page.get_by_role("option")).to_have_count(1)
+    assert troubles(page) == []
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("queue:")
+    page.get_by_role("option", name="mail").click()
+    expect(field).to_have_value("queue:mail ")
+    field.press_sequentially("state:de")
+    expect(page.get_by_role("option", name="dead")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("listbox")).to_be_hidden()
+    page.keyboard.type("ad")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?q=queue*")
+
+
 def test_the_skip_link_leads_to_the_content(opened: Any) -> None:
     """It is the first that a tab finds."""
     page = opened().page
