@@ -88,6 +88,6 @@
     else if (event.key === "Escape") { close(); event.stopPropagation(); }
     else if ((event.key === "Enter" || event.key === "Tab") && at >= 0) take(found[at]);
     else { if (event.key === "Enter") close(); return; }
-    if (event.key !== "Escape") event.preventDefault();
+    event.preventDefault();  // Escape would empty the field, too
   });
 })();
