@@ -83,10 +83,12 @@ class ApiCommand(AppCommand):
         asked = ctx.meta.get(_API)
         if asked is None:
             return super().invoke(ctx)
-        from mutirao.cli import api, by_api  # others need neither
+        from mutirao.cli.web import api_client, by_api  # others need neither
 
         name = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
-        return by_api.COMMANDS[name](api.Api.of(asked, ctx.meta.get(_TOKEN_FILE)), ctx.params)
+        return by_api.COMMANDS[name](
+            api_client.Api.of(asked, ctx.meta.get(_TOKEN_FILE)), ctx.params
+        )
 
 
 class FilterCommand(AppCommand):

@@ -12,8 +12,9 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 import pytest
 from click.testing import Result
 
-from mutirao.cli import by_api, main
+from mutirao.cli import main
 from mutirao.cli.target import load_app
+from mutirao.cli.web import by_api
 from mutirao.web.credentials import Credentials, Door
 from mutirao.web.scoped_tokens import ScopedTokens
 from tests.integration.cli.conftest import Shell

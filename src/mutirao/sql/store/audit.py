@@ -7,7 +7,7 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.statements.finding import audit, paging
-from mutirao.sql.store.looking import Looking
+from mutirao.sql.store.looks import Looking
 
 
 class SqlAudit(Looking):

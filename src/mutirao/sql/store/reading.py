@@ -16,7 +16,7 @@ from mutirao.model.reading.figures import (
 from mutirao.model.reading.standing import Standing
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.statements.finding import figures, paging, standing
-from mutirao.sql.store.looking import Looking
+from mutirao.sql.store.looks import Looking
 
 
 class SqlReading(Looking):

@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from mutirao.cli import care, jobs, schedules, stats
-from mutirao.cli.api import Api, ApiRefused, in_path, record
 from mutirao.cli.enqueue import SAID
 from mutirao.cli.options import text_of
 from mutirao.cli.output import print_done, print_json, say
+from mutirao.cli.web.api_client import Api, ApiRefused, in_path, record
 from mutirao.model.audit.actions import ActionKind
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import QueueCount
