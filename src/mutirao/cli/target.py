@@ -87,7 +87,7 @@ class ApiCommand(AppCommand):
 
         name = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
         return by_api.COMMANDS[name](
-            api_client.Api.of(asked, ctx.meta.get(_TOKEN_FILE)), ctx.params
+            api_client.ApiClient.of(asked, ctx.meta.get(_TOKEN_FILE)), ctx.params
         )
 
 

@@ -24,7 +24,7 @@ class ApiRefused(MutiraoError):
     """The API has refused something; the text is what it said."""
 
 
-class Api:
+class ApiClient:
     """The API of a dashboard.
 
     Parameters:
@@ -50,7 +50,7 @@ class Api:
         self._opener = urllib.request.build_opener(_NoRedirects)
 
     @classmethod
-    def of(cls, url: str, token_file: Path | None) -> "Api":
+    def of(cls, url: str, token_file: Path | None) -> "ApiClient":
         """Return the API with the token in a file."""
         return cls(url, "" if token_file is None else token_file.read_text().strip())
 

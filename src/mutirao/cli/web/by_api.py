@@ -15,7 +15,7 @@ from mutirao.cli import care, jobs, schedules, stats
 from mutirao.cli.enqueue import SAID
 from mutirao.cli.options import text_of
 from mutirao.cli.output import print_done, print_json, say
-from mutirao.cli.web.api_client import Api, ApiRefused, in_path, record
+from mutirao.cli.web.api_client import ApiClient, ApiRefused, in_path, record
 from mutirao.model.audit.actions import ActionKind
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import QueueCount
@@ -26,7 +26,7 @@ LOOK = 0.5  # seconds between two looks how far an action is
 Given = Mapping[str, Any]
 
 
-def list_(api: Api, given: Given) -> None:
+def list_(api: ApiClient, given: Given) -> None:
     """List jobs."""
     text, limit = _filter(given), given["limit"]
     found: list[dict[str, Any]] = []
@@ -44,7 +44,7 @@ def list_(api: Api, given: Given) -> None:
         jobs.print_jobs([record(each) for each in found])
 
 
-def show(api: Api, given: Given) -> None:
+def show(api: ApiClient, given: Given) -> None:
     """Show a job."""
     found = api.get(f"/jobs/{given['id']}")
     if given["as_json"]:
@@ -55,10 +55,10 @@ def show(api: Api, given: Given) -> None:
     jobs.print_job(job)
 
 
-def ordered(kind: ActionKind) -> Callable[[Api, Given], None]:
+def ordered(kind: ActionKind) -> Callable[[ApiClient, Given], None]:
     """Return the command that does something to jobs."""
 
-    def act(api: Api, given: Given) -> None:
+    def act(api: ApiClient, given: Given) -> None:
         jobs.confirm(str(kind), given["wanted"], given["yes"], _of_filter(given))
         body: dict[str, Any] = {"action": str(kind)}
         if kind is ActionKind.CHANGE:
@@ -68,7 +68,7 @@ def ordered(kind: ActionKind) -> Callable[[Api, Given], None]:
     return act
 
 
-def _which(api: Api, given: Given, kind: ActionKind) -> dict[str, Any]:
+def _which(api: ApiClient, given: Given, kind: ActionKind) -> dict[str, Any]:
     if given["limit"] is not None:
         raise click.UsageError("by --api there is no --limit; narrow the filter, such as by id:")
     if given["wanted"].ids:
@@ -83,7 +83,7 @@ def _which(api: Api, given: Given, kind: ActionKind) -> dict[str, Any]:
     return {"filter": counted, "expected": number["jobs"]}
 
 
-def _tell(api: Api, begun: dict[str, Any], as_json: bool) -> None:
+def _tell(api: ApiClient, begun: dict[str, Any], as_json: bool) -> None:
     """Wait for the end of an action, print what came of it, and fail if it reached none."""
     its = begun
     while its["state"] == "running":
@@ -108,7 +108,7 @@ def _new_values(given: Given) -> dict[str, Any]:
     return new
 
 
-def enqueue(api: Api, given: Given) -> None:
+def enqueue(api: ApiClient, given: Given) -> None:
     """Enqueue a job."""
     others = ("target", "task", "args", "as_json")
     options = {
@@ -121,7 +121,7 @@ def enqueue(api: Api, given: Given) -> None:
     print_done(made, f"{said} in queue {made['queue']}", given["as_json"])
 
 
-def stats_(api: Api, given: Given) -> None:
+def stats_(api: ApiClient, given: Given) -> None:
     """Count jobs, and list the workers."""
     queues = api.get("/queues")["queues"]
     workers = api.get("/workers")["workers"]
@@ -143,7 +143,7 @@ def stats_(api: Api, given: Given) -> None:
     stats.print_stats(counts, [record(each) for each in workers])
 
 
-def audit(api: Api, given: Given) -> None:
+def audit(api: ApiClient, given: Given) -> None:
     """List what people did, or stop an action."""
     if given["stop"] is not None:
         api.post(f"/actions/{given['stop']}/stop")
@@ -168,10 +168,10 @@ def audit(api: Api, given: Given) -> None:
     care.print_audit(entries)
 
 
-def paused(verb: str) -> Callable[[Api, Given], None]:
+def paused(verb: str) -> Callable[[ApiClient, Given], None]:
     """Return the command that pauses or resumes a queue."""
 
-    def act(api: Api, given: Given) -> None:
+    def act(api: ApiClient, given: Given) -> None:
         if given["queue"] is None or any(given[name] for name in ("task", "by", "key")):
             raise click.UsageError("by --api a whole queue is paused and resumed: give --queue")
         api.post(f"/queues/{in_path(given['queue'])}/{verb}")
@@ -182,7 +182,7 @@ def paused(verb: str) -> Callable[[Api, Given], None]:
     return act
 
 
-def list_schedules(api: Api, given: Given) -> None:
+def list_schedules(api: ApiClient, given: Given) -> None:
     """List schedules."""
     found = api.get("/schedules")["schedules"]
     if given["as_json"]:
@@ -192,10 +192,10 @@ def list_schedules(api: Api, given: Given) -> None:
                                    for each in found])  # fmt: skip
 
 
-def schedule(verb: str, done: str) -> Callable[[Api, Given], None]:
+def schedule(verb: str, done: str) -> Callable[[ApiClient, Given], None]:
     """Return the command that pauses, resumes or runs a schedule."""
 
-    def act(api: Api, given: Given) -> None:
+    def act(api: ApiClient, given: Given) -> None:
         body = {"reason": given["reason"]} if given.get("reason") else None
         said = api.post(f"/schedules/{in_path(given['name'])}/{verb}", body)
         line = done.format(name=given["name"], job=said.get("job"))
@@ -227,7 +227,7 @@ def _age(moment: datetime | None, now: datetime) -> float | None:
     return None if moment is None else max(0.0, (now - moment).total_seconds())
 
 
-COMMANDS: Mapping[str, Callable[[Api, Given], None]] = {
+COMMANDS: Mapping[str, Callable[[ApiClient, Given], None]] = {
     "list": list_,
     "show": show,
     "retry": ordered(ActionKind.RETRY),

@@ -58,7 +58,7 @@ class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     change: NewValues | None = None
 
 
-class Thing(msgspec.Struct, kw_only=True):
+class AboutThing(msgspec.Struct, kw_only=True):
     """What was done to something else than jobs: `pause`, of a `queue`, whose name is `mail`."""
 
     command: str
@@ -77,7 +77,7 @@ class ActionRecord(msgspec.Struct, kw_only=True):
     id: IdText
     who: str
     action: ActionKind
-    about: Thing | None
+    about: AboutThing | None
     change: dict[str, Any] | None
     filter: str | None
     ids: list[IdText] | None
@@ -189,7 +189,7 @@ def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
         record,
         id=str(record.id),
         ids=None if record.ids is None else [str(each) for each in record.ids],
-        about=None if about is None else Thing(**about._asdict()),
+        about=None if about is None else AboutThing(**about._asdict()),
         change=None if about or record.change is None else row_json.shown(record.change),
         filter=blanking.text(record.filter) if contents and record.filter is not None else None,
         error=blanking.text(record.error) if contents and record.error is not None else None,
