@@ -75,8 +75,8 @@ format: $(VENV)/.dev  ## fix lint and formatting
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
-demo: $(VENV)/.$(EXTRA)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://… or mysql+pymysql://…
-	@$(BIN)/python examples/shop/demo.py $(if $(DATABASE),'$(DATABASE)')
+demo: $(VENV)/.$(EXTRA) $(if $(WEB),$(VENV)/.web)  ## show the promise being kept, on SQLite or on DATABASE=postgresql+psycopg://… or mysql+pymysql://…; WEB=1 opens the dashboard
+	@$(BIN)/python examples/shop/demo.py $(if $(WEB),--web) $(if $(DATABASE),'$(DATABASE)')
 
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
 	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
@@ -141,6 +141,10 @@ headers:
 	$*/$(INSTALL) -e '.[mysql]'
 	@touch $@ $*/.core
 
+%/.web: pyproject.toml | %/bin/python
+	$*/$(INSTALL) -e '.[web]'
+	@touch $@ $*/.core
+
 %/.bench: pyproject.toml | %/bin/python
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$*/$(INSTALL) -e '.[postgresql,mysql,rabbitmq,webhooks,sqs]' --group bench
@@ -150,8 +154,8 @@ headers:
 %/.dev: pyproject.toml conformance/pyproject.toml | %/bin/python headers
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
 	$(if $(findstring oldest,$*),$*/bin/python scripts/lowest_versions.py) > $*/constraints.txt
-	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs,web,prometheus,flask,litestar]' -e ./conformance --group dev -c $*/constraints.txt
-	@touch $*/.core $*/.postgresql $*/.mysql $*/.bench
+	$*/$(INSTALL) -e '.[postgresql,asyncpg,psycopg2,mysql,mysqlclient,rabbitmq,reload,webhooks,federation,sqs,wsgi,prometheus,flask,litestar]' -e ./conformance --group dev -c $*/constraints.txt
+	@touch $*/.core $*/.postgresql $*/.mysql $*/.web $*/.bench
 	@($*/bin/python -VV && $*/bin/python -m pip freeze) > $@
 
 # The tests' files, with their asserts explained, once: otherwise each of the processes does it, 10 s of a core.

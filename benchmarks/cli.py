@@ -387,6 +387,20 @@ def _carried(**given: Any) -> None:
     _run(carried, **given)
 
 
+@_work(
+    "web",
+    option("--finished", type=_AT_LEAST_1, default=5_000_000, help="Jobs in history."),
+    option("--live", type=_AT_LEAST_1, default=1_000_000, help="Jobs that wait or run."),
+    option("--asks", type=_AT_LEAST_1, default=20, help="How often each page is asked for."),
+    option("--quick", is_flag=True, help="A hundredth of the jobs, and three asks."),
+)
+def _web(**given: Any) -> None:
+    """Fill large tables; ask for each page of the dashboard: time, statements, rows read."""
+    from benchmarks.pages import web  # others need no dashboard
+
+    _run(web, **given)
+
+
 @bench.command("hub")
 @_COMMON[0]
 @option("--clients", type=_AT_LEAST_1, default=1_000, help="Idle workers that are connected.")

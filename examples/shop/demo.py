@@ -1,9 +1,10 @@
 """The promise, shown: every committed order has exactly one receipt, whatever happens.
 
-    python examples/shop/demo.py [DATABASE-URL]
+    python examples/shop/demo.py [--web] [DATABASE-URL]
 
 Opens the shop of `shop.py`, starts three workers, kills one of them with SIGKILL half-way, and then
-counts what is in the tables. Exit status 0: the promise held.
+counts what is in the tables. Exit status 0: the promise held. With `--web` the dashboard is open
+meanwhile, and until Ctrl-C.
 """
 
 import os
@@ -11,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -25,13 +26,14 @@ from tally import Tally, read
 sys.path.append(str(Path(__file__).parents[1] / "shared"))
 from house import database
 
-ORDERS, WORKERS = 200, 3
+ORDERS, WORKERS = int(os.environ.get("SHOP_ORDERS", "200")), 3
 HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds; 5 and 15 unless asked otherwise
 DEADLINE = 200.0  # seconds, for a busy machine; it takes a third of a minute
 
 MUTIRAO = (sys.executable, "-m", "mutirao")
 MIGRATE = (*MUTIRAO, "migrate", "shop:app")
 OPEN_SHOP = (sys.executable, "shop.py", str(ORDERS))
+WEB = (*MUTIRAO, "web", "shop:app")
 WORK = (
     *(*MUTIRAO, "worker", "shop:app", "--concurrency", "5", "--log-level", "warning"),
     *("--heartbeat", str(HEARTBEAT), "--expiry", str(EXPIRY)),
@@ -43,7 +45,9 @@ console = Console(highlight=False, soft_wrap=True)
 
 def main(arguments: list[str]) -> int:
     """Run the demonstration; return the exit status."""
-    with TemporaryDirectory(prefix="mutirao-demo-") as name, database(arguments, "shop") as url:
+    web = "--web" in arguments
+    given = [each for each in arguments if each != "--web"]
+    with TemporaryDirectory(prefix="mutirao-demo-") as name, database(given, "shop") as url:
         console.print(
             f"Workers beat every {HEARTBEAT} s and are taken for gone after {EXPIRY} s, to be quick"
             " (5 s and 15 s by default).\n"
@@ -52,20 +56,34 @@ def main(arguments: list[str]) -> int:
         with create_engine(url, poolclass=NullPool).connect() as connection:
             connection = connection.execution_options(isolation_level="AUTOCOMMIT")
             Base.metadata.create_all(connection)
-            with started(url, log) as (shop, *workers):
-                tally = watch(connection, shop, workers)
-            closed = shop.returncode == 0
-        console.print()
-        console.print(table(tally, ORDERS))
-        broken = tally.broken() + ([] if closed else ["the shop did not take all orders"])
-        if broken:
-            console.print(f"What the workers said:\n{log.read_text()[-5_000:]}", markup=False)
+            with started(url, log, web=web) as (shop, *workers):
+                tally = watch(connection, shop, workers[:WORKERS])
+                status = told(tally, log, closed=shop.wait() == 0)
+                if web:
+                    stay(workers[WORKERS])
+    return status
+
+
+def told(tally: Tally, log: Path, *, closed: bool) -> int:
+    """Print what is in the tables, and whether the promise held; return the exit status."""
+    console.print()
+    console.print(table(tally, ORDERS))
+    broken = tally.broken() + ([] if closed else ["the shop did not take all orders"])
+    if broken:
+        console.print(f"What the workers said:\n{log.read_text()[-5_000:]}", markup=False)
     return verdict(tally, broken)
 
 
+def stay(dashboard: Process) -> None:
+    """Keep the dashboard and the workers until Ctrl-C: the dead job can be redriven there."""
+    console.print("\nThe dashboard and two workers stay until Ctrl-C.")
+    with suppress(KeyboardInterrupt):
+        dashboard.wait()
+
+
 @contextmanager
-def started(url: URL, log: Path) -> Iterator[list[Process]]:
-    """Migrate, then lend the processes of the shop and of its workers; stop them at the end."""
+def started(url: URL, log: Path, *, web: bool) -> Iterator[list[Process]]:
+    """Migrate, then lend the processes of shop, workers and dashboard; stop them at the end."""
     environment = os.environ | {"SHOP_DATABASE": url.render_as_string(hide_password=False)}
     here = Path(__file__).parent
     with log.open("wb") as output:
@@ -74,6 +92,8 @@ def started(url: URL, log: Path) -> Iterator[list[Process]]:
             subprocess.Popen(command, cwd=here, env=environment, stderr=output)
             for command in (OPEN_SHOP, *[WORK] * WORKERS)
         ]
+        if web:  # it says where it is
+            processes.append(subprocess.Popen(WEB, cwd=here, env=environment))
         try:
             yield processes
         finally:

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import urllib.request
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -41,6 +45,30 @@ def check(output: str) -> None:
 def test_on_sqlite(clones: Clones) -> None:
     """Without an argument it works in a file of its own; a fresh clone installs what it needs."""
     check(clones.run("make demo", LIMIT))
+
+
+def test_with_the_dashboard(tmp_path: Path) -> None:
+    """It is open meanwhile, and stays until Ctrl-C; nothing is left then."""
+    environment = {**os.environ, "SHOP_ORDERS": "14", "MUTIRAO_WEB_BIND": "127.0.0.1:0",
+                   "TMPDIR": str(tmp_path)}  # fmt: skip
+    with subprocess.Popen(
+        [sys.executable, DEMO, "--web"], env=environment, stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT, text=True,
+    ) as demo:  # fmt: skip
+        assert demo.stdout is not None
+        said = ""
+        for line in demo.stdout:
+            said += line
+            if "stay until Ctrl-C" in line:
+                break
+        address = re.search(r"http://127\.0\.0\.1:\d+", said)
+        assert address is not None, said
+        with urllib.request.urlopen(f"{address[0]}/jobs?q=state:dead", timeout=30) as page:  # noqa: S310
+            assert "no address" in page.read().decode()
+        demo.send_signal(signal.SIGINT)
+        assert demo.wait(60) == 0
+    assert "Every committed order has exactly one receipt" in said
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.repeats(decided="tests/acceptance/test_chaos.py")

@@ -10,9 +10,11 @@ from datetime import timedelta
 from typing import Any
 
 from mutirao import Limit, Mutirao, Retry, chain
+from mutirao.model.brokers.message import Bury, Cause
 from mutirao.model.jobs.job import KeptResult, NewWorker, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.ports import Store
+from mutirao.transports.memory import MemoryTransport
 from tests.support.history import claim
 
 SECRET = "hunter2-and-more"  # of arguments and errors, which no page may show
@@ -57,7 +59,7 @@ _STATES = ("dead", "running", "scheduled", "ready", "blocked", "succeeded", "rep
 
 def application(url: str) -> Mutirao:
     """Return the shop's application."""
-    app = Mutirao(url)
+    app = Mutirao(url, transports={"letters": MemoryTransport()})
 
     @app.task(queue="mail", retry=Retry.fixed(3, interval=0.001))
     def send_receipt(order_id: int, to: str, password: str = "") -> None:
@@ -79,9 +81,31 @@ def application(url: str) -> Mutirao:
     @app.task(queue="stock")
     def sync_stock(warehouse: str) -> None: ...
 
+    @app.task(queue="letters")
+    def print_letter(to: str, token: str = "") -> None: ...
+
     app.schedule("30 3 * * *", timezone="America/Sao_Paulo", name="nightly report")(nightly_report)
     app.schedule(every=timedelta(minutes=15), name="price feeds")(price_feeds)
     return app
+
+
+async def bury(app: Mutirao, *names: str) -> None:
+    """Have letters to these die at their broker, which is in memory of this process."""
+    broker = app.transports["letters"]
+    await broker.declare(["letters"])
+    for name in names:
+        await app.task_named("print_letter").aenqueue(to=name, token=SECRET)
+    async with broker.consumer("letters", len(names), lambda _: None) as consumer:
+        left = len(names)
+        while left:
+            found = await consumer.receive(left)
+            cause = Cause(
+                error_type="OSError",
+                error=f"printer://lpr:{SECRET}@hall is out of paper",
+                attempts=3,
+            )
+            await consumer.settle([Bury(each, cause) for each in found])
+            left -= len(found)
 
 
 def nightly_report() -> None:
@@ -166,6 +190,7 @@ async def _declare(app: Mutirao) -> None:
         when: Any = {"cron": each.cron} if each.cron else {"every": each.every}
         await app.schedules.aput(each.name, each.job, timezone=each.timezone, **when)
     await app.limits.aput(Limit(2), task="monthly_report")
+    await app.hosts.ahold("social.example")
 
     @app.subscriber("index", topic="order.*")
     def index(order: dict[str, Any]) -> None: ...

@@ -46,6 +46,7 @@ SAME_SUBJECT = {
     "expiry",
     "admin",
     "audit",
+    "brokers",
     "carried",
     "change",
     "claim",

@@ -103,3 +103,10 @@ def test_tokens_are_not_printed() -> None:
     """Whatever prints them."""
     tokens = ScopedTokens.parse(FILE)
     assert "b7c1f0aa55e2" not in f"{tokens!r} {tokens._tokens!r}"
+
+
+def test_two_tokens_of_one_name_are_refused() -> None:
+    """Each would see and stop the actions of the other."""
+    two = "read ana b7c1f0aa55e2\n\nact ana 5d2a09bb31c4\n"
+    with pytest.raises(ValueError, match="lines 1 and 3 have the same name"):
+        ScopedTokens.parse(two)

@@ -76,6 +76,20 @@ class ChangingLimitsContract:
         assert (await full(store, "n")).running == 2
         assert len(await take(store, worker)) == 1
 
+    async def test_the_first_of_many(self, store: Store) -> None:
+        """Those for which most jobs wait come first, then what is paused; without one, by name."""
+        await limited(store, 1, task="other", name="idle")
+        await limited(store, 1, by="tenant", name="busy")
+        await store.put_limit(pause_of("nobody's", None), origin=LimitOrigin.PAUSE, now=NOW)
+        await put(store, of("a"), of("b"), of("b"), of("b"))
+        assert len(await take(store, await join(store))) == 2
+        found = await store.limits(most=2)
+        assert [(each.name, each.key, each.parked) for each in found][:1] == [("busy", "b", 2)]
+        assert found[1].paused
+        assert [each.name for each in await store.limits(most=9)][2:] == ["busy", "idle"]
+        names = [each.name for each in await store.limits()]
+        assert names == sorted(names)
+
     @pytest.mark.parametrize("what", ["queue", "task", "key"])
     async def test_paused(self, store: Store, what: str) -> None:
         """Nothing more starts until it is resumed; the others go on, and so does what runs."""

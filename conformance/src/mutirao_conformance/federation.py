@@ -99,6 +99,8 @@ class FederationContract:
         assert [(h.name, h.failures, h.waiting, h.dead) for h in await store.hosts()] == [
             (HOST, 1, 1, 0), (OTHER, 0, 1, 0),
         ]  # fmt: skip
+        [known] = await store.hosts(counted=False)
+        assert (known.name, known.failures, known.waiting) == (HOST, 1, 0)
         assert [await store.forget_host(HOST) for _ in range(2)] == [True, False]
         assert len(await take(store, await join(store), limit=10)) == 2
 

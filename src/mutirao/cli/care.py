@@ -1,6 +1,7 @@
 """`prune`, `doctor`, `audit`: keep the tables small, find problems, see what people did."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
@@ -10,8 +11,9 @@ from mutirao.app import Mutirao
 from mutirao.cli.group import REFUSED, SCHEMA
 from mutirao.cli.options import age, as_json, ask, option, target
 from mutirao.cli.output import print_done, print_json, print_table
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.errors import UnknownJob
+from mutirao.model.audit.actions import AuditRecord
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 
@@ -87,13 +89,13 @@ async def _prune(app: Mutirao, outcome: OutcomeKind, older_than: timedelta, batc
     return total
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @option("--limit", type=click.IntRange(min=1, max=10_000), default=20, help="At most so many.")
 @option("--stop", type=click.IntRange(min=1), help="Stop this action after its batch.")
 @as_json
 def audit(target: str, limit: int, stop: int | None, as_json: bool) -> None:
-    """List what people did to jobs, newest first; or stop an action that runs."""
+    """List what people did, newest first; or stop an action that runs."""
     app = load_app(target)
     if stop is not None:
         if not ask(app, lambda: app.actions.astop(stop)):
@@ -104,12 +106,22 @@ def audit(target: str, limit: int, stop: int | None, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    print_audit(found)
+
+
+def print_audit(found: Sequence[AuditRecord]) -> None:
+    """Print what people did."""
     print_table(
         ("id", "who", "action", "jobs", "done", "passed over", "state", "started"),
         [
-            (each.id, each.who, each.action, each.filter or each.ids, each.done, each.passed_over,
-             each.state, each.started_at)
-            for each in found
+            (each.id, each.who, *_said(each), each.state, each.started_at) for each in found
         ],
         empty="nothing was done yet",
     )  # fmt: skip
+
+
+def _said(each: AuditRecord) -> tuple[Any, ...]:
+    """Return what was done, to which jobs or to what else, and how far it came."""
+    if each.about is not None:
+        return each.about.command, f"{each.about.of} {each.about.name}", None, None
+    return each.action, each.filter or each.ids, each.done, each.passed_over

@@ -6,12 +6,12 @@ import click
 
 from mutirao.cli.options import as_json, ask, json_object, target
 from mutirao.cli.output import fields_of, print_done
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.model.keys.uniqueness import How
 from mutirao.tasks.options import CallTerms
 
-_SAID: dict[How, str] = {
+SAID: dict[How, str] = {
     "inserted": "enqueued {}",
     "replaced": "enqueued {} in place of the one that waited,",
     "rerun": "enqueued {} to run after the one that runs now,",
@@ -24,7 +24,7 @@ _SAID: dict[How, str] = {
 }
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @click.argument("task")
 @click.argument("args", type=json_object, default="{}")
@@ -45,5 +45,5 @@ def enqueue(
     app = load_app(target)
     call = app.task_named(task).using(**options)
     handle = ask(app, lambda: call.aenqueue(**args))
-    said = _SAID[handle.how].format(f"job {handle.id} ({handle.task})")
+    said = SAID[handle.how].format(f"job {handle.id} ({handle.task})")
     print_done(fields_of(handle), f"{said} in queue {handle.queue}", as_json)

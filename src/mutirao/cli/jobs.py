@@ -2,7 +2,7 @@
 
 import json
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,7 +23,7 @@ from mutirao.cli.options import (
     wanted,
 )
 from mutirao.cli.output import first_line, print_fields, print_json, print_table, print_text, say
-from mutirao.cli.target import AppCommand, FilterCommand, load_app
+from mutirao.cli.target import ApiCommand, ApiFilterCommand, load_app
 from mutirao.cli.terms import options_of
 from mutirao.client.jobs import why_not_redriven
 from mutirao.errors import NothingToRedrive
@@ -66,7 +66,7 @@ REDRIVE = JobCommand(
 )
 
 
-@click.command("list", cls=FilterCommand)
+@click.command("list", cls=ApiFilterCommand)
 @target
 @wanted
 @filters(limit=100)
@@ -82,6 +82,11 @@ def list_(target: str, wanted: Wanted, as_json: bool, **given: Any) -> None:
     if as_json:
         print_json([_as_listed(job) for job in found])
         return
+    print_jobs(found)
+
+
+def print_jobs(found: Sequence[JobRecord]) -> None:
+    """Print jobs as a table."""
     told = any(job.progress is not None for job in found)  # most handlers report no progress
     print_table(
         ("id", "task", "queue", "state", "attempt", "due", "finished",
@@ -100,7 +105,7 @@ def _as_listed(job: JobRecord) -> dict[str, Any]:
     return {name: getattr(job, name) for name in JobRecord.__slots__ if name not in _NOT_LISTED}
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @click.argument("id", type=click.IntRange(min=1))
 @as_json
@@ -111,6 +116,11 @@ def show(target: str, id: int, as_json: bool) -> None:
     if as_json:
         print_json(job)
         return
+    print_job(job)
+
+
+def print_job(job: JobRecord) -> None:
+    """Print a job with its attempts."""
     shown = [name for name in JobRecord.__slots__ if name not in ("attempts", "error")]
     print_fields((name.replace("_", " "), getattr(job, name)) for name in shown)
     click.echo()
@@ -131,7 +141,7 @@ def show(target: str, id: int, as_json: bool) -> None:
         print_text(job.error)
 
 
-@click.command(cls=FilterCommand)
+@click.command(cls=ApiFilterCommand)
 @target
 @wanted
 @filters(limit=None)
@@ -143,7 +153,7 @@ def retry(target: str, wanted: Wanted, by: str, yes: bool, as_json: bool, **give
     _order(RETRY, target, wanted, by, yes, as_json, given)
 
 
-@click.command(cls=FilterCommand)
+@click.command(cls=ApiFilterCommand)
 @target
 @wanted
 @filters(limit=None)
@@ -155,7 +165,7 @@ def cancel(target: str, wanted: Wanted, by: str, yes: bool, as_json: bool, **giv
     _order(CANCEL, target, wanted, by, yes, as_json, given)
 
 
-@click.command(cls=FilterCommand)
+@click.command(cls=ApiFilterCommand)
 @target
 @wanted
 @filters(limit=None)
@@ -192,7 +202,7 @@ def change(
     _order(order, target, wanted, by, yes, as_json, given)
 
 
-@click.command(cls=FilterCommand)
+@click.command(cls=ApiFilterCommand)
 @target
 @wanted
 @filters(limit=None)
@@ -217,7 +227,7 @@ def _order(
     given: dict[str, Any],
 ) -> None:
     """Perform an operation on jobs, print which it changed, and fail if it missed a named one."""
-    _confirm(order, wanted, yes, given)
+    confirm(order.verb, wanted, yes, given)
     ids, app, which = wanted.ids, load_app(target), chosen(wanted, given)
 
     async def body() -> tuple[list[int], list[str]]:
@@ -244,7 +254,8 @@ def _order(
         raise click.exceptions.Exit(1)
 
 
-def _confirm(order: JobCommand, wanted: Wanted, yes: bool, given: dict[str, Any]) -> None:
+def confirm(verb: str, wanted: Wanted, yes: bool, given: dict[str, Any]) -> None:
+    """Ask whether it is to be done, unless jobs are named or `yes` was said."""
     if wanted.ids:
         return
     given = {"filter": wanted.filter, **given}
@@ -252,15 +263,13 @@ def _confirm(order: JobCommand, wanted: Wanted, yes: bool, given: dict[str, Any]
         name: value for name, value in given.items() if value not in (None, ()) and name != "limit"
     }
     if not named:
-        raise click.UsageError(
-            f"Say which jobs to {order.verb}: ids, or a filter such as queue:mail."
-        )
+        raise click.UsageError(f"Say which jobs to {verb}: ids, or a filter such as queue:mail.")
     if yes:
         return
     described = ", ".join(_described(name, named[name]) for name in sorted(named))
     if not sys.stdin.isatty():
-        raise click.UsageError(f"To {order.verb} all jobs of {described}, add --yes.")
-    click.confirm(f"{order.verb.capitalize()} all jobs of {described}?", abort=True, err=True)
+        raise click.UsageError(f"To {verb} all jobs of {described}, add --yes.")
+    click.confirm(f"{verb.capitalize()} all jobs of {described}?", abort=True, err=True)
 
 
 def _described(name: str, value: Any) -> str:

@@ -8,7 +8,7 @@ import click
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import Command, as_json, ask, duration, option, target
 from mutirao.cli.output import origin_of, print_done, print_json, print_table
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.model.limits.limits import Limit, LimitRecord
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ def remove(target: str, name: str, as_json: bool) -> None:
     print_done({"removed": name}, f"limit {name} is removed", as_json)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @_target_options
 @option("--key", help="Only jobs with this value of the argument.")
@@ -110,7 +110,7 @@ def pause(target: str, as_json: bool, **which: str | None) -> None:
     print_done({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @_target_options
 @option("--key", help="Only jobs with this value of the argument.")

@@ -1,5 +1,6 @@
 """`schedules`: list and change schedules."""
 
+from collections.abc import Sequence
 from datetime import UTC, timedelta
 from typing import Any, TypeVar
 
@@ -17,7 +18,7 @@ from mutirao.cli.options import (
     target,
 )
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.model.schedules.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
 T = TypeVar("T")
@@ -66,7 +67,7 @@ def schedules() -> None:
     """List, put, change, pause, resume, run and remove schedules."""
 
 
-@schedules.command("list", cls=AppCommand)
+@schedules.command("list", cls=ApiCommand)
 @target
 @as_json
 def list_(target: str, as_json: bool) -> None:
@@ -76,6 +77,11 @@ def list_(target: str, as_json: bool) -> None:
     if as_json:
         print_json(found)
         return
+    print_schedules(found)
+
+
+def print_schedules(found: Sequence[ScheduleRecord]) -> None:
+    """Print schedules as a table."""
     print_table(
         ("name", "task", "when", "status", "next", "last", "job", "state", "seconds", "origin"),
         [
@@ -138,7 +144,7 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
     _tell(state, as_json)
 
 
-@schedules.command(cls=AppCommand)
+@schedules.command(cls=ApiCommand)
 @target
 @name
 @option("--reason", help="Shown in the list of schedules.")
@@ -149,7 +155,7 @@ def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
     _tell(ask(app, lambda: app.schedules.apause(name, reason=reason)), as_json)
 
 
-@schedules.command(cls=AppCommand)
+@schedules.command(cls=ApiCommand)
 @target
 @name
 @as_json
@@ -170,7 +176,7 @@ def remove(target: str, name: str, as_json: bool) -> None:
     print_done({"removed": name}, f"schedule {name} is removed", as_json)
 
 
-@schedules.command(cls=AppCommand)
+@schedules.command(cls=ApiCommand)
 @target
 @name
 @as_json

@@ -7,12 +7,12 @@ import click
 
 from mutirao.cli.options import as_json, ask, target
 from mutirao.cli.output import print_json, print_table
-from mutirao.cli.target import AppCommand, load_app
+from mutirao.cli.target import ApiCommand, load_app
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import QueueCount, WorkerRecord
 
 
-@click.command(cls=AppCommand)
+@click.command(cls=ApiCommand)
 @target
 @as_json
 def stats(target: str, as_json: bool) -> None:
@@ -27,6 +27,11 @@ def stats(target: str, as_json: bool) -> None:
     if as_json:
         print_json({"queues": counts, "workers": workers})
         return
+    print_stats(counts, workers)
+
+
+def print_stats(counts: list[QueueCount], workers: list[WorkerRecord]) -> None:
+    """Print the numbers of jobs, and the workers."""
     print_table(("queue", *JobState, "oldest ready, s"), _by_queue(counts), empty="no jobs")
     click.echo()
     print_table(

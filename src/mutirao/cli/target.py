@@ -18,7 +18,9 @@ from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.model.filters.qualifiers import QUALIFIERS
 
-APP_VARIABLE = "MUTIRAO_APP"
+APP_VARIABLE, API_VARIABLE = "MUTIRAO_APP", "MUTIRAO_API"
+_API, _TOKEN_FILE = "mutirao.api", "mutirao.token_file"  # keys of a context, as below
+_NO_APPLICATION = "no:application"
 _DATABASE = "mutirao.database"  # the key of a context under which the option is kept
 _HOST = "mutirao.host"  # the key under which the program is kept that has the application
 _TARGET = re.compile(r"[^:/\\]+:[^:/\\]+")
@@ -64,6 +66,8 @@ class AppCommand(click.Command):
     instead of in the application's own database.
     """
 
+    is_by_api = False
+
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if not any("--database" in each.opts for each in self.params):
@@ -71,6 +75,10 @@ class AppCommand(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """Insert the variable's application as first argument if none is given."""
+        if not self.is_by_api and any(each.partition("=")[0] == "--api" for each in args):
+            raise click.UsageError(
+                f"{ctx.command_path} needs the database: it cannot ask an API; give an application"
+            )
         program: HostProgram | None = ctx.meta.get(_HOST)
         if program is not None:
             return super().parse_args(ctx, [program.name, *args])
@@ -90,6 +98,39 @@ class AppCommand(click.Command):
         return _TARGET.fullmatch(argument) is not None
 
 
+class ApiCommand(AppCommand):
+    """A command that can also ask the HTTP API of a dashboard: `--api`, without an application."""
+
+    is_by_api = True
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.params += _api()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Put something in the place of the application, where the API is asked."""
+        options = self.make_parser(ctx).parse_args(args=list(args))[0]
+        url = options.get("api") or os.environ.get(API_VARIABLE)
+        if not url:
+            return super().parse_args(ctx, args)
+        given = options.get("target")
+        if isinstance(given, str) and self.is_application(given):
+            raise click.UsageError(f"--api is given, and an application, {given}; leave one out")
+        return click.Command.parse_args(self, ctx, [_NO_APPLICATION, *args])
+
+    def invoke(self, ctx: click.Context) -> Any:
+        """Ask the API, if one is given."""
+        asked = ctx.meta.get(_API)
+        if asked is None:
+            return super().invoke(ctx)
+        from mutirao.cli.web import api_client, by_api  # others need neither
+
+        name = ctx.command_path.removeprefix(ctx.find_root().command_path).strip()
+        return by_api.COMMANDS[name](
+            api_client.ApiClient.of(asked, ctx.meta.get(_TOKEN_FILE)), ctx.params
+        )
+
+
 class FilterCommand(AppCommand):
     """A command that takes ids, or a filter's text, behind the application.
 
@@ -107,6 +148,27 @@ class FilterCommand(AppCommand):
     def is_application(self, argument: str) -> bool:
         """Return whether the first argument is no term of a filter, as far as that may be."""
         return _TERM.match(argument) is None and super().is_application(argument)
+
+
+class ApiFilterCommand(FilterCommand, ApiCommand):
+    """A command that takes ids or a filter, and can also ask the HTTP API."""
+
+
+def _api() -> list[click.Parameter]:
+    def keep(context: click.Context, its: click.Parameter, value: Any) -> None:
+        context.meta[_API if its.name == "api" else _TOKEN_FILE] = value
+
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return [
+        click.Option(
+            ["--api"], metavar="URL", envvar=API_VARIABLE, show_envvar=True, expose_value=False,
+            callback=keep, help="Ask the API of a dashboard there, instead of an application.",
+        ),
+        click.Option(
+            ["--token-file"], type=file, envvar="MUTIRAO_API_TOKEN_FILE", show_envvar=True,
+            expose_value=False, callback=keep, help="File of the token for --api.",
+        ),
+    ]  # fmt: skip
 
 
 def _database() -> click.Option:

@@ -116,12 +116,16 @@ class Hosts:
     async def _change(self, name: str, amend: Amend) -> Host:
         return await self._app.store.change_host(name, amend, queue=QUEUE)
 
-    async def alist(self) -> tuple[HostRecord, ...]:
+    async def alist(self, *, counted: bool = True) -> tuple[HostRecord, ...]:
         """List the hosts that have failed or have deliveries, by name.
 
         Of those that are `redrivable`, old deliveries may be sent again.
+
+        Parameters:
+            counted: whether deliveries are counted, for which all live and dead jobs are looked at;
+                otherwise only hosts that have failed or were changed are listed.
         """
-        return tuple(await self._app.store.hosts())
+        return tuple(await self._app.store.hosts(counted=counted))
 
     list = blocking(alist)
 

@@ -127,9 +127,13 @@ class Limits:
 
     remove = blocking(aremove)
 
-    async def alist(self) -> tuple[LimitRecord, ...]:
-        """List the limits by name, with a record for each value that they count separately."""
-        return tuple(await self._app.store.limits())
+    async def alist(self, *, most: int | None = None) -> tuple[LimitRecord, ...]:
+        """List the limits by name, with a record for each value that they count separately.
+
+        Parameters:
+            most: how many; those for which most jobs wait come first then. None: all.
+        """
+        return tuple(await self._app.store.limits(most))
 
     list = blocking(alist)
 

@@ -33,7 +33,7 @@ class Portal:
         async def call() -> R:
             return await function(*args, **kwargs)
 
-        return asyncio.run_coroutine_threadsafe(call(), self._running_loop()).result()
+        return asyncio.run_coroutine_threadsafe(call(), self.loop()).result()
 
     def close(self) -> None:
         """End the loop's thread, if it runs in this process."""
@@ -42,7 +42,8 @@ class Portal:
         if loop is not None and self._pid == os.getpid():
             loop.call_soon_threadsafe(loop.stop)
 
-    def _running_loop(self) -> asyncio.AbstractEventLoop:
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """Return the loop, which runs."""
         with self._lock:
             if self._loop is None or not self.running:
                 self._pid, self._loop = os.getpid(), asyncio.new_event_loop()

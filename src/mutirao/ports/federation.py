@@ -15,10 +15,11 @@ class FederationApi(Protocol):
         """Return what is known of a host; None if nothing is."""
         ...
 
-    async def hosts(self) -> Sequence[HostRecord]:
+    async def hosts(self, *, counted: bool = True) -> Sequence[HostRecord]:
         """List the hosts of which something is known, or with deliveries, by name.
 
-        Reads all jobs that are live or dead, but not the history.
+        Reads all jobs that are live or dead, but not the history. Without `counted` no job is read:
+        only hosts of which something is known are listed, with no deliveries.
         """
         ...
 

@@ -160,8 +160,11 @@ class RecordsApi(Protocol):
         """Record that a worker has limits of these names in its code; see `confirm_declared`."""
         ...
 
-    async def limits(self) -> list[LimitRecord]:
-        """List the limits by name and key, with their current use."""
+    async def limits(self, most: int | None = None) -> list[LimitRecord]:
+        """List the limits by name and key, with their current use.
+
+        With `most`, only so many: those for which most jobs wait, and those that are paused.
+        """
         ...
 
     async def paused_queues(self) -> list[str]:

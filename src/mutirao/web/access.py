@@ -13,10 +13,14 @@ from typing import Self
 from starlette.requests import Request
 
 from mutirao.errors import ConfigurationError, InvalidFilter
+from mutirao.model.audit.actions import MAX_WHO
 from mutirao.model.blanking import Blanking
+from mutirao.model.display import one_line
 from mutirao.model.filters.filter import Filter, SaidTerm, parse
 
-_OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
+DECIDED = "mutirao.access"  # in the environ of WSGI, where no header of a request can stand
+NOBODY = "dashboard"  # who acts, where nobody says who it is
+OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
 class Permission(IntEnum):
@@ -78,6 +82,11 @@ class Access:
         return self.role >= role
 
 
+def who(access: Access) -> str:
+    """Return who acts, for the audit."""
+    return one_line(access.user)[:MAX_WHO] or NOBODY
+
+
 Decide = Callable[[Request], Access | Awaitable[Access]]
 
 
@@ -95,7 +104,8 @@ async def decided(access: Decide, request: Request) -> Access:
     Raises:
         ConfigurationError: it says something else.
     """
-    said = access(request)
+    before = request.scope.get("wsgi_environ", {}).get(DECIDED)
+    said = access(request) if before is None else before()
     found = await said if inspect.isawaitable(said) else said
     if not isinstance(found, Access):
         raise ConfigurationError(
@@ -125,7 +135,7 @@ def asked(access: Access, text: str, blanking: Blanking) -> Filter:
 
 
 def _refuse_hidden(access: Access, said: SaidTerm, blanking: Blanking) -> None:
-    if said.qualifier in _OF_CONTENTS and not access.contents:
+    if said.qualifier in OF_CONTENTS and not access.contents:
         raise InvalidFilter(
             f"no job is found by {said.qualifier}: here, as what jobs carry is not shown to you;"
             " leave it out"

@@ -1,76 +1,72 @@
-"""The commands that forms give. Each checks itself who may give it, on which jobs, and then acts.
+"""The commands that forms give: who may give each, and what a page tells of it.
 
-A command answers with the way back to the page, which tells what came of it: a page that is loaded
+Each is checked itself, when it is about to act: a button that is not shown protects nothing. A
+command answers with the way back to the page, which tells what came of it: a page that is loaded
 again acts on nothing.
 """
 
-import json
-from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Mapping
 
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
 
 from mutirao.errors import MutiraoError, StoreError
-from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, AuditRecord, NewAction
-from mutirao.model.display import one_line
-from mutirao.model.filters.filter import parse
-from mutirao.model.jobs.change import Change
-from mutirao.model.jobs.records import JobFilter
-from mutirao.model.lengths import length
-from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Permission, check
-from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
-from mutirao.web.api.problems import Conflict
-from mutirao.web.desk import Desk
-from mutirao.web.forms import Fields, Misread, form_of, id_in
+from mutirao.web.commands import on_everything, on_jobs, on_tasks
+from mutirao.web.commands.on_brokers import on_dead
+from mutirao.web.commands.on_things import counting, making, named, pause_schedule
+from mutirao.web.commands.page_command import Command
+from mutirao.web.forms import Fields, Misread, form_of
+from mutirao.web.page_call import (
+    COLUMN,
+    COLUMNS,
+    LANGUAGE,
+    NO_COLUMN,
+    THEME,
+    THEMES,
+    TIME,
+    TIMES,
+    Notice,
+    PageCall,
+)
 from mutirao.web.texts.language import LANGUAGES
-from mutirao.web.visit import LANGUAGE, THEME, THEMES, TIME, TIMES, Notice, Visit
 
-EVERYTHING = ("retry", "redrive", "cancel")  # what is offered for all that matches
-BATCH = 500  # jobs, of which a transaction takes less than the time that a call has
 LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter is escaped
-NOBODY = "dashboard"  # who acts, where nobody says who it is
-
-Run = Callable[[Visit, Fields], Awaitable[Notice]]
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
-    """A command: the role that it needs, and whether it is about more than some jobs."""
-
-    role: Permission
-    run: Run
-    whole: bool = True
-
-
-async def act(visit: Visit) -> Response:
+async def act(call: PageCall) -> Response:
     """Give the command that the path names; tell on the page it came from what became of it."""
-    command = COMMANDS.get(visit.request.path_params["name"])
+    command = COMMANDS.get(call.request.path_params["name"])
     if command is None:
         raise HTTPException(404)
-    check(visit.access, command.role, whole=command.whole)
-    form = await form_of(visit.request)
+    check(call.access, command.role, whole=command.whole)
+    form = await form_of(call.request)
     back = _back(form)  # before anything is done: what was done is told in any case
+    said: Notice | Response
     try:
-        said = await command.run(visit, form)
+        said = await command.run(call, form)
     except StoreError:
         raise
     except MutiraoError as refused:
-        said = Notice("failed.told", detail=visit.site.blanking.text(str(refused)))
-    visit.site.readings.forget()
-    return visit.back(back, said)
+        said = Notice("failed.told", detail=call.site.blanking.text(str(refused)))
+    if isinstance(said, Response):
+        return said
+    call.site.readings.forget()
+    return call.back(said.to or back, said)
 
 
-async def prefer(visit: Visit) -> Response:
+async def prefer(call: PageCall) -> Response:
     """Keep how somebody likes the pages in the browser."""
-    check(visit.access, Permission.READ)
-    form = await form_of(visit.request)
-    response = visit.back(_back(form))
+    check(call.access, Permission.READ)
+    form = await form_of(call.request)
+    response = call.back(_back(form))
+    if form.has("columns"):
+        columns = [each for each in form.several("columns") if each in COLUMNS]
+        call.remember(response, COLUMN, ".".join(columns) or NO_COLUMN)
     for cookie, known in ((LANGUAGE, (*LANGUAGES,)), (THEME, THEMES), (TIME, TIMES)):
         chosen = form.text(cookie.removeprefix("mutirao_"), 20)
         if chosen in known:
-            visit.remember(response, cookie, chosen)
+            call.remember(response, cookie, chosen)
     return response
 
 
@@ -82,206 +78,58 @@ def _back(form: Fields) -> str:
         return ""
 
 
-# On jobs
-
-
-def _chosen(visit: Visit, form: Fields) -> JobFilter:
-    """Return the jobs that were chosen, of those that whoever acts may see."""
-    ids = form.ids()
-    if not ids:
-        raise Misread("refused.no_ids")
-    return replace(parse(visit.access.only).at(visit.now, limit=None), ids=ids)
-
-
-async def _do(
-    visit: Visit, kind: ActionKind, which: JobFilter, change: Change | None = None
-) -> Notice:
-    """Act on jobs, have the audit know, and return how many of those that were named it reached."""
-    store = visit.desk.store
-    work: Mapping[ActionKind, Callable[[], Awaitable[list[int]]]] = {
-        ActionKind.RETRY: lambda: store.run_now(which),
-        ActionKind.CANCEL: lambda: store.cancel(which),
-        ActionKind.REDRIVE: lambda: store.redrive(which),
-        ActionKind.CHANGE: lambda: store.change(which, change or Change()),
-    }
-    new = NewAction(
-        who=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
-        action=kind,
-        change=None if change is None else _spelled(change),
-        filter=visit.access.only or None,
-        ids=which.ids,
-    )
-    reached = await visit.desk.actions.aobserve(new, work[kind])
-    if not reached:
-        return Notice(f"failed.{kind}")
-    asked = len(which.ids or ())
-    return Notice(f"done.{kind}", len(reached), f"{len(reached)}/{asked}" if asked > 1 else "")
-
-
-async def _everything(visit: Visit, form: Fields) -> Notice:
-    """Act on all jobs that a filter means, behind the pages; the audit tells how far it is."""
-    kind = ActionKind(form.one_of("action", *EVERYTHING))
-    which = visit.filter(form.text("q"))
-    if not which:
-        raise Misread("refused.no_filter")
-    everything, expected = which + parse(visit.access.only), _expected(form)
-
-    async def run(progress: Progress) -> AuditRecord:
-        return await visit.desk.actions.arun(
-            Action(kind), everything, by=one_line(visit.access.user)[:MAX_WHO] or NOBODY,
-            expected=expected, batch=BATCH, progress=progress,
-            is_stopping=visit.site.background.is_closing,
-        )  # fmt: skip
-
-    try:
-        if expected is not None:
-            await check_expected(visit.desk.reading, everything, expected)
-    except Conflict as refused:
-        return Notice("failed.told", detail=str(refused))
-    if visit.site.background.is_full:
-        return Notice("failed.busy")
-    await begin(visit.site.background, run)
-    return Notice("done.everything")
-
-
-def _expected(form: Fields) -> int | None:
-    """Return the number of jobs that the page showed; None: it did not count them to the end."""
-    text = form.text("expected", 20)
-    if not text:
-        return None
-    if not (text.isascii() and text.isdecimal() and int(text) <= MOST_EXPECTED):
-        raise Misread("refused.bad_field")
-    return int(text)
-
-
-async def _stop(visit: Visit, form: Fields) -> Notice:
-    id = id_in(form.text("action", 20))
-    stopped = await visit.desk.actions.astop(id)
-    return Notice("done.stop" if stopped else "failed.stop", detail=str(id))
-
-
-def _spelled(change: Change) -> str:
-    """Return the new values of a change as JSON."""
-    given = {name: value for name, value in asdict(change).items() if value is not None}
-    return json.dumps(given, default=str)
-
-
-async def _retry(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.RETRY, which)
-
-
-async def _cancel(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.CANCEL, which)
-
-
-async def _redrive(visit: Visit, form: Fields) -> Notice:
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.REDRIVE, which)
-
-
-async def _change(visit: Visit, form: Fields) -> Notice:
-    new: ChangeTerms = {}
-    if priority := form.text("priority", 10):
-        new["priority"] = _whole(priority)
-    if queue := form.text("queue", 200):
-        if visit.access.only:  # it would go where whoever acts may not reach
-            return Notice("failed.other_queue")
-        new["queue"] = queue
-    if delay := form.text("delay", 20):
-        try:
-            new["delay"] = length(delay)
-        except ValueError:
-            raise Misread("refused.bad_length") from None
-    if not new:
-        return Notice("failed.no_change")
-    which = _chosen(visit, form)
-    return await _do(visit, ActionKind.CHANGE, which, change_of(new))
-
-
-def _whole(text: str) -> int:
-    digits = text.removeprefix("-")
-    if not (digits.isascii() and digits.isdecimal()):
-        raise Misread("refused.bad_number")
-    return int(text)
-
-
-# On what has a name
-
-
-def _name(form: Fields, field: str) -> str:
-    name = form.text(field, 200)
-    if not name:
-        raise Misread("refused.no_name")
-    return name
-
-
-def _named(field: str, done: str, do: Callable[[Desk, str], Awaitable[object]]) -> Run:
-    """Return a command on the thing that a field names, and which text tells that it is done."""
-
-    async def run(visit: Visit, form: Fields) -> Notice:
-        name = _name(form, field)
-        await do(visit.desk, name)
-        return Notice(done, detail=name)
-
-    return run
-
-
-async def _run_schedule(visit: Visit, form: Fields) -> Notice:
-    made = await visit.desk.schedules.arun_now(_name(form, "schedule"))
-    return Notice("done.run_schedule", detail=str(made.id))
-
-
-async def _pause_schedule(visit: Visit, form: Fields) -> Notice:
-    name, reason = _name(form, "schedule"), form.text("reason", 500)
-    await visit.desk.schedules.apause(name, reason=reason or None)
-    return Notice("done.pause", detail=name)
-
-
-async def _test_endpoint(visit: Visit, form: Fields) -> Notice:
-    made = await visit.desk.endpoints.atest(_name(form, "endpoint"))
-    return Notice("done.test", detail=str(made.id))
-
-
+_ADMIN = Permission.ADMIN
 COMMANDS: Mapping[str, Command] = {
-    "retry": Command(Permission.ACT, _retry, whole=False),
-    "cancel": Command(Permission.ACT, _cancel, whole=False),
-    "redrive": Command(Permission.ACT, _redrive, whole=False),
-    "change": Command(Permission.ACT, _change, whole=False),
-    "everything": Command(Permission.ACT, _everything, whole=False),
-    "stop": Command(Permission.ACT, _stop),
-    "run-schedule": Command(Permission.ACT, _run_schedule),
+    "retry": Command(Permission.ACT, on_jobs.retry, whole=False),
+    "cancel": Command(Permission.ACT, on_jobs.cancel, whole=False),
+    "redrive": Command(Permission.ACT, on_jobs.redrive, whole=False),
+    "change": Command(Permission.ACT, on_jobs.change, whole=False),
+    "everything": Command(Permission.ACT, on_everything.everything, whole=False),
+    "stop": Command(Permission.ACT, on_everything.stop),
+    "enqueue": Command(Permission.ACT, on_tasks.enqueue),
+    "run-schedule": Command(
+        Permission.ACT,
+        making("schedule", "run", lambda its, name: its.schedules.arun_now(name),
+               "done.run_schedule"),
+    ),
     "pause-queue": Command(
-        Permission.ADMIN,
-        _named("queue", "done.pause", lambda desk, name: desk.limits.apause(queue=name)),
+        _ADMIN, named("queue", "pause", lambda its, name: its.limits.apause(queue=name))
     ),
     "resume-queue": Command(
-        Permission.ADMIN,
-        _named("queue", "done.resume", lambda desk, name: desk.limits.aresume(queue=name)),
+        _ADMIN, named("queue", "resume", lambda its, name: its.limits.aresume(queue=name))
     ),
-    "pause-schedule": Command(Permission.ADMIN, _pause_schedule),
+    "pause-schedule": Command(_ADMIN, pause_schedule),
     "resume-schedule": Command(
-        Permission.ADMIN,
-        _named("schedule", "done.resume", lambda desk, name: desk.schedules.aresume(name)),
+        _ADMIN, named("schedule", "resume", lambda its, name: its.schedules.aresume(name))
     ),
     "disable-subscription": Command(
-        Permission.ADMIN,
-        _named(
-            "subscription", "done.disable", lambda desk, name: desk.subscriptions.adisable(name)
-        ),
+        _ADMIN,
+        named("subscription", "disable", lambda its, name: its.subscriptions.adisable(name)),
     ),
     "enable-subscription": Command(
-        Permission.ADMIN,
-        _named("subscription", "done.enable", lambda desk, name: desk.subscriptions.aenable(name)),
+        _ADMIN, named("subscription", "enable", lambda its, name: its.subscriptions.aenable(name))
     ),
     "pause-endpoint": Command(
-        Permission.ADMIN,
-        _named("endpoint", "done.pause", lambda desk, name: desk.endpoints.apause(name)),
+        _ADMIN, named("endpoint", "pause", lambda its, name: its.endpoints.apause(name))
     ),
     "resume-endpoint": Command(
-        Permission.ADMIN,
-        _named("endpoint", "done.resume", lambda desk, name: desk.endpoints.aresume(name)),
+        _ADMIN, named("endpoint", "resume", lambda its, name: its.endpoints.aresume(name))
     ),
-    "test-endpoint": Command(Permission.ADMIN, _test_endpoint),
-}
+    "test-endpoint": Command(
+        _ADMIN,
+        making("endpoint", "test", lambda its, name: its.endpoints.atest(name), "done.test"),
+    ),
+    "flush-host": Command(
+        _ADMIN, named("host", "flush", lambda its, name: its.hosts.aflush(name))
+    ),
+    "hold-host": Command(_ADMIN, named("host", "hold", lambda its, name: its.hosts.ahold(name))),
+    "redrive-host": Command(
+        _ADMIN, counting("host", "redrive", lambda its, name: its.hosts.aredrive(name))
+    ),
+    "return-dead": Command(
+        _ADMIN, on_dead("return", lambda its, queue, ids: its.return_dead(queue, ids))
+    ),
+    "drop-dead": Command(
+        _ADMIN, on_dead("drop", lambda its, queue, ids: its.drop_dead(queue, ids))
+    ),
+}  # fmt: skip

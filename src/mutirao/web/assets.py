@@ -7,7 +7,7 @@ from importlib.resources import files
 from starlette.responses import Response
 
 _TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_NAMES = ("dashboard.css", "dashboard.js", "icon.svg")
+_NAMES = ("dashboard.css", "dashboard.js", "icon.svg", "suggesting.js")
 FOREVER = "public, max-age=31536000, immutable"
 
 

@@ -25,16 +25,17 @@ class Fields:
     def __init__(self, given: Mapping[str, list[str]]) -> None:
         self._given = given
 
-    def text(self, name: str, most: int = LONGEST_FIELD) -> str:
+    def text(self, name: str, most: int = LONGEST_FIELD, *, strip: bool = True) -> str:
         """Return a field, without space around it; empty if it is missing.
 
         Raises:
             Misread: it is longer than `most` characters, or has a NUL or half a character.
         """
-        value = self._given.get(name, [""])[0].strip()
+        value = self._given.get(name, [""])[0]
+        value = value.strip() if strip else value
         if len(value) > most:
             raise Misread("refused.long_field")
-        if "\x00" in value or any("\ud800" <= each <= "\udfff" for each in value):
+        if not is_text(value):
             raise Misread("refused.bad_field")
         return value
 
@@ -44,6 +45,17 @@ class Fields:
         if value not in known:
             raise Misread("refused.bad_field")
         return value
+
+    def several(self, name: str, longest: int = 100) -> tuple[str, ...]:
+        """Return all values of a field, each once; at most 100, none longer than that."""
+        given = self._given.get(name, [])
+        if len(given) > 100 or any(len(each) > longest or not is_text(each) for each in given):
+            raise Misread("refused.long_field")
+        return tuple(dict.fromkeys(given))
+
+    def has(self, name: str) -> bool:
+        """Return whether a field was sent."""
+        return name in self._given
 
     def ids(self, name: str = "id") -> tuple[int, ...]:
         """Return the ids of jobs, each once.
@@ -55,6 +67,11 @@ class Fields:
         if len(given) > MOST_IDS:
             raise Misread("refused.many_ids")
         return tuple(dict.fromkeys(id_in(each) for each in given))
+
+
+def is_text(value: str) -> bool:
+    """Return whether a value has no NUL and no half of a character."""
+    return "\x00" not in value and not any("\ud800" <= each <= "\udfff" for each in value)
 
 
 def id_in(text: str) -> int:

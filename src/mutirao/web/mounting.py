@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable
 
 from mutirao.errors import ConfigurationError
 from mutirao.web.access import Decide
-from mutirao.web.desk import DashboardApp
+from mutirao.web.dashboard_client import DashboardApp
 from mutirao.web.security import GateRules, checked_origins
 from mutirao.web.site import Settings, Site
 

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 from starlette.responses import Response
 
 if TYPE_CHECKING:
-    from mutirao.web.visit import Visit
+    from mutirao.web.page_call import PageCall
 
-Show = Callable[["Visit"], Awaitable[Response]]
+Show = Callable[["PageCall"], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

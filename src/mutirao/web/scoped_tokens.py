@@ -67,7 +67,15 @@ class ScopedTokens:
             raise ValueError("there are no tokens; write a scope, a name and a token a line")
         if len(lines) > MOST_TOKENS:
             raise ValueError(f"there are {len(lines):,} tokens; give at most {MOST_TOKENS:,}")
-        return cls(_token(number, words) for number, words in lines)
+        found = [_token(number, words) for number, words in lines]
+        named: dict[str, int] = {}
+        for (number, _), token in zip(lines, found, strict=True):
+            if (before := named.setdefault(token.access.user, number)) != number:
+                raise ValueError(
+                    f"lines {before} and {number} have the same name; give each token its own, as"
+                    " actions and idempotency keys belong to it"
+                )
+        return cls(found)
 
     def __bool__(self) -> bool:
         """Return whether there are any."""

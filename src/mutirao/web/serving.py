@@ -13,7 +13,7 @@ import uvicorn
 from mutirao.errors import ConfigurationError
 from mutirao.log import log
 from mutirao.web.credentials import Credentials, Door, loopback
-from mutirao.web.desk import DashboardApp
+from mutirao.web.dashboard_client import DashboardApp
 from mutirao.web.scoped_tokens import ScopedTokens
 from mutirao.web.security import LOOPBACK_NAMES, GateRules, checked_origins
 from mutirao.web.site import Settings, Site

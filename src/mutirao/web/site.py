@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from starlette.applications import Starlette
@@ -22,6 +22,7 @@ from starlette.types import Receive, Scope, Send
 from mutirao.errors import (
     ConfigurationError,
     InvalidFilter,
+    MissingDriver,
     MutiraoError,
     SchemaError,
     StoreBusy,
@@ -37,17 +38,20 @@ from mutirao.web.access import Access, Decide, Permission, Refused, check, decid
 from mutirao.web.api.router import Api
 from mutirao.web.background import Background
 from mutirao.web.credentials import Unauthorized
-from mutirao.web.desk import DashboardApp, Desk
+from mutirao.web.dashboard_client import DashboardApp, DashboardClient
 from mutirao.web.forms import Misread
 from mutirao.web.live import REFRESH, Readings
 from mutirao.web.page import SitePage
+from mutirao.web.page_call import PageCall
 from mutirao.web.pages import PAGES
 from mutirao.web.security import Gate, GateRules
 from mutirao.web.texts.language import LANGUAGES
-from mutirao.web.visit import Visit
+
+if TYPE_CHECKING:
+    from mutirao.web.wsgi import WsgiSite
 
 Endpoint = Callable[[Request], Awaitable[Response]]
-Answer = Callable[[Visit], Awaitable[Response]]
+Answer = Callable[[PageCall], Awaitable[Response]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,7 @@ class Site:
 
     def __init__(self, app: DashboardApp, settings: Settings) -> None:
         self._app, self._settings = app, settings
-        self._desk: Desk | None = None
+        self._client: DashboardClient | None = None
         self.clock = settings.clock
         self.languages = LANGUAGES
         self.blanking = Blanking(settings.redact)
@@ -95,11 +99,11 @@ class Site:
         await asked(scope, receive, send)
 
     @property
-    def desk(self) -> Desk:
+    def client(self) -> DashboardClient:
         """What is read and done; made with the first request."""
-        if self._desk is None:
-            self._desk = Desk(self._app)
-        return self._desk
+        if self._client is None:
+            self._client = DashboardClient(self._app)
+        return self._client
 
     @property
     def database(self) -> str:
@@ -113,8 +117,33 @@ class Site:
         the event loop that serves it. `Mutirao.aclose` calls it, too.
         """
         await self.background.aclose()
-        if self._desk is not None:
-            await self._desk.aclose()
+        if self._client is not None:
+            await self._client.aclose()
+
+    def wsgi(self) -> "WsgiSite":
+        """Return the dashboard as a WSGI application, for Flask and Django.
+
+        It works in an event loop of its own, in one thread of each process, and opens nothing
+        before the first request there. What it has opened is closed when the process ends, or by
+        `close()`. `access=` is called in the thread of the request, with Starlette's Request,
+        whose `scope["wsgi_environ"]` is the environ; a coroutine function is called in that loop.
+
+        Raises:
+            MissingDriver: `mutirao[wsgi]` is not installed.
+        """
+        try:
+            from mutirao.web.wsgi import WsgiSite  # its package is needed by nothing else
+        except ModuleNotFoundError as missing:
+            raise MissingDriver(
+                f"a dashboard by WSGI needs {missing.name}, which is not installed: run"
+                " pip install 'mutirao[wsgi]'"
+            ) from missing
+        return WsgiSite(self, self._settings.access, self._end)
+
+    async def _end(self) -> None:
+        """Close all that this loop has opened, also connections of the application."""
+        await self.aclose()
+        await self._app.store.close()
 
     def filter_of(self, qualifier: str, value: str) -> str:
         """Return the text of the filter of jobs that have this value."""
@@ -124,14 +153,14 @@ class Site:
         """Return the last line of an error, which says what it was."""
         return self.blanking.text(error).strip().rpartition("\n")[2]
 
-    def why(self, reason: Reason, visit: Visit) -> str:
+    def why(self, reason: Reason, call: PageCall) -> str:
         """Return why a job is not running, in words."""
-        hidden = reasons.is_hidden(reason, visit.access)
-        return reasons.said(reason, visit.language, visit.now, hidden=hidden)
+        hidden = reasons.is_hidden(reason, call.access)
+        return reasons.said(reason, call.language, call.now, hidden=hidden)
 
-    def jobs_in(self, reason: Reason, visit: Visit) -> tuple[int, ...]:
+    def jobs_in(self, reason: Reason, call: PageCall) -> tuple[int, ...]:
         """Return the jobs that a reason names, if whoever asks sees all jobs."""
-        return () if reasons.is_hidden(reason, visit.access) else reasons.jobs_in(reason)
+        return () if reasons.is_hidden(reason, call.access) else reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
         """Return a page of a template that stands beside the pages."""
@@ -139,8 +168,8 @@ class Site:
             asset=self._asset, refresh=REFRESH, pages=PAGES, site=self, **values
         )
 
-    def _asset(self, visit: Visit, name: str) -> str:
-        return visit.url("asset", digest=self._assets[name].digest, name=name)
+    def _asset(self, call: PageCall, name: str) -> str:
+        return call.url("asset", digest=self._assets[name].digest, name=name)
 
     def _routes(self) -> Any:
         yield Route("/assets/{digest}/{name}", self._send_asset, name="asset", methods=["GET"])
@@ -152,25 +181,25 @@ class Site:
 
     def _endpoint(self, answer: Answer) -> Endpoint:
         async def endpoint(request: Request) -> Response:
-            visit = Visit(self, request, Access.none())
+            call = PageCall(self, request, Access.none())
             try:
-                visit.access = await decided(self._settings.access, request)
-                return await answer(visit)
+                call.access = await decided(self._settings.access, request)
+                return await answer(call)
             except HTTPException as missing:
                 return await self._no_page(request, missing)
             except Unauthorized as refused:
-                return _ask_who(visit, refused)
+                return _ask_who(call, refused)
             except Exception as error:  # noqa: BLE001 (it becomes a page, and what is new is logged)
-                return self._failed(visit, error)
+                return self._failed(call, error)
 
         return endpoint
 
-    def _failed(self, visit: Visit, error: Exception) -> Response:
+    def _failed(self, call: PageCall, error: Exception) -> Response:
         status, key, tell = _meaning(error)
         if status >= 500 and not isinstance(error, StoreUnavailable | SchemaError):
-            log.error("the dashboard could not answer %s", visit.request.url.path, exc_info=error)
-        detail = self.blanking.text(str(error)) if tell and visit.may("read") else ""
-        return visit.page("error.html", status, key=key, detail=detail, status=status)
+            log.error("the dashboard could not answer %s", call.request.url.path, exc_info=error)
+        detail = self.blanking.text(str(error)) if tell and call.may("read") else ""
+        return call.page("error.html", status, key=key, detail=detail, status=status)
 
     async def _send_asset(self, request: Request) -> Response:
         found = assets.answer(
@@ -181,14 +210,14 @@ class Site:
     async def _no_page(self, request: Request, error: Exception) -> Response:
         status = error.status_code if isinstance(error, HTTPException) else 404
         key = "refused.method" if status == 405 else "missing.page"
-        visit = Visit(self, request, Access.none())
-        return visit.page("error.html", status, key=key, detail="", status=status)
+        call = PageCall(self, request, Access.none())
+        return call.page("error.html", status, key=key, detail="", status=status)
 
     async def _refuse(
         self, scope: Scope, receive: Receive, send: Send, status: int, key: str
     ) -> None:
-        visit = Visit(self, Request(scope, receive), Access.none())
-        page = visit.page("error.html", status, key=key, detail="", status=status)
+        call = PageCall(self, Request(scope, receive), Access.none())
+        page = call.page("error.html", status, key=key, detail="", status=status)
         await page(scope, receive, send)
 
     @asynccontextmanager
@@ -197,14 +226,14 @@ class Site:
         await self.aclose()
 
 
-async def _shown(page: SitePage, visit: Visit) -> Response:
-    check(visit.access, Permission.READ, whole=page.whole)
-    return await page.show(visit)
+async def _shown(page: SitePage, call: PageCall) -> Response:
+    check(call.access, Permission.READ, whole=page.whole)
+    return await page.show(call)
 
 
-def _ask_who(visit: Visit, refused: Unauthorized) -> Response:
+def _ask_who(call: PageCall, refused: Unauthorized) -> Response:
     status, key = (429, "refused.late") if refused.late else (401, "refused.who")
-    page = visit.page("error.html", status, key=key, detail="", status=status)
+    page = call.page("error.html", status, key=key, detail="", status=status)
     page.headers["www-authenticate"] = 'Basic realm="Mutirao", charset="UTF-8"'
     return page
 

@@ -104,6 +104,7 @@ HOW: tuple[tuple[str, How], ...] = (
         NotRun("tests/acceptance runs each, as a program"),
     ),
     (r"\.venv/bin/python examples/shop/.*", NotRun("`make demo` is the same")),
+    (r"MUTIRAO_FUZZ=.*", Shown("tests/integration/web/test_fuzz.py")),
 )
 
 

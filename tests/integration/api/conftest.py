@@ -53,7 +53,7 @@ async def site(shop: Mutirao) -> AsyncIterator[Site]:
     """Its dashboard."""
     made = Site(shop, Settings(access=Door(Credentials(tokens=tokens()), sleep=at_once)))
     yield made
-    await made.desk.aclose()
+    await made.client.aclose()
 
 
 @pytest.fixture

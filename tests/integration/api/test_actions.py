@@ -91,13 +91,13 @@ async def test_who_sees_some_jobs_acts_on_those_that_still_are(
 ) -> None:
     """A job that has left what they see since they named it is left alone, and not told of."""
     stays, leaves = [(await send.aenqueue(each)).id for each in range(2)]
-    cancel = site.desk.store.cancel
+    cancel = site.client.store.cancel
 
     async def late(which: JobFilter) -> list[int]:
         await shop.achange(leaves, queue="default")
         return await cancel(which)
 
-    monkeypatch.setattr(site.desk.store, "cancel", late)
+    monkeypatch.setattr(site.client.store, "cancel", late)
     body = {"action": "cancel", "ids": [stays, leaves]}
     done = (await ask("some", "POST", "/actions", json=body)).json()
     assert (done["done"], done["why"], done["filter"]) == (1, {"not matching": 1}, "queue:mail")
@@ -155,7 +155,7 @@ async def gate(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
 
 def gate_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """Let batches of one job pass once it is set, but for the first, which passes at once."""
-    gate, cancel = asyncio.Event(), site.desk.store.cancel
+    gate, cancel = asyncio.Event(), site.client.store.cancel
     passed = 0
 
     async def cancelling(which: JobFilter) -> list[int]:
@@ -165,7 +165,7 @@ def gate_of(site: Site, monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
             await gate.wait()
         return await cancel(which)
 
-    monkeypatch.setattr(site.desk.store, "cancel", cancelling)
+    monkeypatch.setattr(site.client.store, "cancel", cancelling)
     monkeypatch.setattr(bulk, "BATCH", 1)
     monkeypatch.setattr(begun_actions, "PATIENCE", 0.0)
     return gate
@@ -226,7 +226,7 @@ async def test_who_has_no_name_sees_the_actions_on_their_jobs(
         assert (await ask_as("x", "POST", f"{path}/stop")).status_code == 202
         gate.set()
         await site.background.all_done()
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_few_run_at_once(

@@ -87,7 +87,7 @@ async def test_what_jobs_carry_is_left_out(shop: Mutirao, send: Any) -> None:
         for path in ("/jobs", "/counts"):
             asked = {"filter": "arg.order_id:77123"}
             assert (await client.get(path, params=asked)).status_code == 422
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 @pytest.mark.parametrize("id", ["0", "-1", "x", "01", "1.0", "9223372036854775808", "9" * 400])

@@ -122,7 +122,7 @@ async def test_health_needs_no_token_and_tells_nothing(
     async def gone() -> None:
         raise StoreUnavailable("the server at 10.0.0.7 is gone")
 
-    monkeypatch.setattr(site.desk.store, "check", gone)
+    monkeypatch.setattr(site.client.store, "check", gone)
     site.readings.forget()
     answer = await nobody.get("http://jobs/readyz")
     assert (answer.status_code, answer.json()) == (503, {"status": "unavailable"})
@@ -137,7 +137,7 @@ async def test_what_nobody_has_foreseen_tells_nothing(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret is 42")
 
-    monkeypatch.setattr(site.desk.store, "page", broken)
+    monkeypatch.setattr(site.client.store, "page", broken)
     answer = await ask("read", "GET", "/jobs")
     assert (answer.status_code, answer.json().get("detail")) == (500, None)
     assert "the secret is 42" in caplog.text
@@ -175,7 +175,7 @@ async def test_a_page_of_others_commands_nothing(
             given = {**headers}
         answer = await client.post("/queues/mail/pause", headers=given)
         assert answer.status_code == status, answer.text
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_a_name_that_is_not_ours_is_refused(shop: Mutirao) -> None:
@@ -184,7 +184,7 @@ async def test_a_name_that_is_not_ours_is_refused(shop: Mutirao) -> None:
     async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app=site)) as client:
         assert (await client.get("http://evil/api/v1/jobs")).status_code == 421
         assert (await client.get("http://localhost:8765/api/v1/jobs")).status_code == 200
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_answers_are_kept_by_nobody(ask: Ask) -> None:

@@ -50,7 +50,7 @@ async def test_a_scope_may_what_it_says(
         assert await _state(shop) == before
 
 
-_NO_CHANGE = {"resume_schedule", "stop_action"}  # it is not paused; it has ended
+_NO_CHANGE = {"stop_action"}  # it has ended
 _STATUS = {"stop_action": 409}
 
 

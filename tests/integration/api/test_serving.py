@@ -24,7 +24,7 @@ async def test_tokens_let_programs_in(shop: Mutirao) -> None:
             assert (await client.get("/api/v1/jobs", headers=header)).status_code == 200
             assert (await client.get("/api/v1/jobs")).status_code == 401
             assert (await client.get("/jobs", headers=header)).status_code == 200  # a page
-        await site.desk.aclose()
+        await site.client.aclose()
 
 
 @pytest.mark.parametrize(
@@ -48,4 +48,4 @@ async def test_it_works_below_a_path(shop: Mutirao) -> None:
         document = (await client.get("/api/v1/openapi.json")).json()
         assert document["servers"] == [{"url": "/jobs/api/v1"}]
         assert (await client.get("/readyz")).json() == {"status": "ok"}
-    await site.desk.aclose()
+    await site.client.aclose()

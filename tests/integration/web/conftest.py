@@ -80,6 +80,7 @@ async def shop(shop_file: tuple[Path, Shop], tmp_path: Path) -> AsyncIterator[Sh
     path, its = shop_file
     copy = shutil.copy(path, tmp_path / "shop.db")
     app = dashboard.application(f"sqlite:///{copy}")
+    await dashboard.bury(app, "ana", "rui")
     yield replace(its, app=app)
     await app.aclose()
 
@@ -90,4 +91,4 @@ async def browser(shop: Shop) -> AsyncIterator[Browser]:
     site = shop.app.web(access=by_header)
     yield Browser(site)
     await site.background.aclose()
-    await site.desk.aclose()
+    await site.client.aclose()

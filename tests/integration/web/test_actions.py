@@ -9,6 +9,7 @@ import pytest
 
 from mutirao import JobState
 from mutirao.errors import StoreBusy
+from mutirao.model.audit.actions import ActionKind, NewAction
 from mutirao.sql.statements.finding import paging
 from mutirao.web.access import Permission
 from mutirao.web.actions import COMMANDS
@@ -24,6 +25,12 @@ FORMS = {
     "change": {"id": "scheduled", "priority": "-5"},
     "everything": {"q": "state:scheduled", "action": "retry"},
     "stop": {"action": "1"},
+    "enqueue": {"task": "send_receipt", "arg.order_id": "7", "arg.to": "ana@example.com"},
+    "flush-host": {"host": "social.example"},
+    "hold-host": {"host": "social.example"},
+    "redrive-host": {"host": "social.example"},
+    "return-dead": {"queue": "letters", "message": "ana"},
+    "drop-dead": {"queue": "letters", "message": "ana"},
     "run-schedule": {"schedule": "price feeds"},
     "pause-queue": {"queue": "mail"},
     "resume-queue": {"queue": "media"},
@@ -34,6 +41,15 @@ FORMS = {
     "pause-endpoint": {"endpoint": "warehouse"},
     "resume-endpoint": {"endpoint": "warehouse"},
     "test-endpoint": {"endpoint": "warehouse"},
+}
+
+
+# What the others tell, that find nothing to do.
+NOTHING_THERE = {
+    "stop": "bad: Action 1 does not run",
+    "redrive-host": "bad: Nothing was enqueued",
+    "return-dead": "bad: Nothing was done: the messages",
+    "drop-dead": "bad: Nothing was done: the messages",
 }
 
 
@@ -61,8 +77,7 @@ async def test_a_command_asks_who_gives_it(
     answer = await browser.post(f"/act/{name}", role, **form_of(shop, name))
     assert answer.status_code == (303 if allowed else 403)
     if allowed:
-        begins = "bad: Action 1 does not run" if name == "stop" else "good: "
-        assert (await told(browser, role)).startswith(begins)
+        assert (await told(browser, role)).startswith(NOTHING_THERE.get(name, "good: "))
     await browser.site.background.all_done()
 
 
@@ -109,9 +124,76 @@ async def test_all_that_match(browser: Browser, shop: Shop) -> None:
     assert answer.headers["location"] == "/audit"
     await browser.site.background.all_done()
     assert (await shop.app.ajob(shop.scheduled)).state is JobState.CANCELLED
-    [entry] = await browser.site.desk.actions.alist()
+    [entry] = await browser.site.client.actions.alist()
     assert (entry.who, entry.filter, entry.expected) == ("bia", "state:scheduled", 12)
     assert (entry.done, entry.passed_over, entry.state) == (12, 0, "done")
+
+
+async def test_all_that_match_are_changed(browser: Browser, shop: Shop) -> None:
+    """With the new values of the form; without any, nothing is begun."""
+    order: dict[str, Any] = {"q": "state:scheduled", "action": "change", "expected": 12}
+    await browser.post("/act/everything", **order)
+    assert "give a priority" in await told(browser)
+    await browser.post("/act/everything", "mail", **order, queue="stock")
+    assert "moves none to another queue" in await told(browser, "mail")
+    assert await browser.site.client.actions.alist() == ()
+    await browser.post("/act/everything", "act", **order, priority="7", queue="bulk", delay="2h")
+    await browser.site.background.all_done()
+    changed = await shop.app.ajob(shop.scheduled)
+    assert (changed.priority, changed.queue, changed.state) == (7, "bulk", JobState.SCHEDULED)
+    [entry] = await browser.site.client.actions.alist()
+    assert (entry.done, entry.state) == (12, "done")
+    page = await browser.page("/everything?q=queue:bulk", "act")
+    assert 'name="delay"' in page
+    assert 'name="queue"' not in await browser.page("/everything?q=queue:mail", "mail")
+
+
+async def test_all_that_match_are_deleted(browser: Browser, shop: Shop) -> None:
+    """Those that have ended, with their history; the others are passed over."""
+    found = await shop.app.ajobs(filter="task:send_receipt", limit=None)
+    ended = [job for job in found if job.finished_at is not None]
+    assert 0 < len(ended) < len(found)
+    await browser.post(
+        "/act/everything", q="task:send_receipt", action="delete", expected=len(found)
+    )
+    await browser.site.background.all_done()
+    [entry] = await browser.site.client.actions.alist()
+    assert (entry.done, entry.passed_over) == (len(ended), len(found) - len(ended))
+    left = await shop.app.ajobs(filter="task:send_receipt", limit=None)
+    assert {job.id for job in left} == {job.id for job in found} - {job.id for job in ended}
+
+
+async def test_what_is_done_to_other_things_is_in_the_audit(browser: Browser, shop: Shop) -> None:
+    """Who did what to which thing; also what failed, and not what was refused."""
+    await browser.post("/act/pause-queue", queue="mail")
+    await browser.post("/act/test-endpoint", endpoint="warehouse")
+    await browser.post("/act/run-schedule", "act", schedule="price feeds")
+    await browser.post("/act/pause-schedule", schedule="none")
+    await browser.post("/act/pause-queue", "act", queue="mail")
+    entries = await browser.site.client.actions.alist()
+    assert [(each.who, each.about, each.state) for each in entries] == [
+        ("rui", ("pause", "schedule", "none"), "failed"),
+        ("bia", ("run", "schedule", "price feeds"), "done"),
+        ("rui", ("test", "endpoint", "warehouse"), "done"),
+        ("rui", ("pause", "queue", "mail"), "done"),
+    ]
+    page = await browser.page("/audit")
+    assert re.search(r"Pause</b>.*?Schedule <span[^>]*>none<", page, re.S)
+
+
+async def test_an_entry_that_nobody_knows_is_shown(browser: Browser) -> None:
+    """As it is written: a later version may have done what has no name here."""
+    for change in ('{"command": "x-ray", "of": "moon", "name": "<b>"}', '{"command": 7}', "[]"):
+        new = NewAction(who="eva", action=ActionKind.CHANGE, change=change)
+        await browser.site.client.actions.aobserve(new, nothing)
+    page = await browser.page("/audit")
+    assert "x-ray" in page
+    assert "&lt;b&gt;" in page
+
+
+async def nothing() -> list[int]:
+    """Do nothing."""
+    return []
 
 
 async def test_all_that_match_are_those_that_were_shown(browser: Browser, shop: Shop) -> None:
@@ -123,7 +205,7 @@ async def test_all_that_match_are_those_that_were_shown(browser: Browser, shop: 
         assert (await browser.post("/act/everything", expected=unfit, **order)).status_code == 400
     await browser.site.background.all_done()
     assert (await shop.app.ajob(shop.scheduled)).state is JobState.SCHEDULED
-    assert await browser.site.desk.actions.alist() == ()
+    assert await browser.site.client.actions.alist() == ()
 
 
 async def test_what_cannot_begin_is_not_told_as_begun(
@@ -134,7 +216,7 @@ async def test_what_cannot_begin_is_not_told_as_begun(
     async def busy(*_: object, **__: object) -> int:
         raise StoreBusy("too much to do")
 
-    monkeypatch.setattr(browser.site.desk.store, "begin_action", busy)
+    monkeypatch.setattr(browser.site.client.store, "begin_action", busy)
     order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel", "expected": 12}
     assert (await browser.post("/act/everything", **order)).status_code == 503
     assert await told(browser) == ""
@@ -165,7 +247,7 @@ async def test_all_that_match_needs_a_filter(browser: Browser) -> None:
     """Without one it would be every job; who only looks is not asked."""
     assert (await browser.get("/everything")).status_code == 400
     assert (await browser.post("/act/everything", action="cancel")).status_code == 400
-    assert (await browser.post("/act/everything", action="delete", q="id:1")).status_code == 400
+    assert (await browser.post("/act/everything", action="explode", q="id:1")).status_code == 400
     assert (await browser.get("/everything?q=id:1", "read")).status_code == 403
 
 
@@ -174,7 +256,7 @@ async def test_what_is_done_to_jobs_is_in_the_audit(browser: Browser, shop: Shop
     await browser.post("/act/change", "act", id=shop.scheduled, priority="-5")
     await browser.post("/act/cancel", "mail", id=[shop.scheduled, shop.succeeded])
     await browser.post("/act/cancel", "read", id=shop.ready)
-    cancelled, changed = await browser.site.desk.actions.alist()
+    cancelled, changed = await browser.site.client.actions.alist()
     assert (changed.who, changed.action, changed.change) == ("bia", "change", '{"priority": -5}')
     assert (cancelled.who, cancelled.ids) == ("leo", (shop.scheduled, shop.succeeded))
     assert (cancelled.done, cancelled.filter, cancelled.state) == (1, "queue:mail", "done")

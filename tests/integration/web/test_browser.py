@@ -36,7 +36,8 @@ PAGES = {
     "schedules": "/schedules", "workers": "/workers", "limits": "/limits", "topics": "/topics",
     "endpoints": "/endpoints", "doctor": "/doctor", "audit": "/audit", "job": "/jobs/{dead}",
     "waiting": "/jobs/{blocked}", "unfit": "/jobs?q=stat:dead", "missing": "/nowhere",
-    "everything": "/everything?q=state:dead",
+    "everything": "/everything?q=state:dead", "hosts": "/hosts", "brokers": "/brokers",
+    "enqueue": "/enqueue?from={dead}", "tasks": "/enqueue",
 }  # fmt: skip
 
 
@@ -184,6 +185,29 @@ def test_by_keyboard_alone(opened: Any) -> None:
     page.keyboard.press("j")
     page.keyboard.press("Enter")
     page.wait_for_url(re.compile(r"/jobs/\d+$"))
+
+
+def test_a_filter_is_suggested_while_it_is_typed(opened: Any) -> None:
+    """By keys and by the pointer; nothing is in the way of who types it whole."""
+    page = opened().page
+    page.goto("/jobs")
+    field = page.get_by_role("combobox", name="Filter")
+    field.press_sequentially("que")
+    suggested = page.get_by_role("listbox", name="Suggestions").get_by_role("option")
+    expect(suggested).to_have_count(1)
+    assert troubles(page) == []
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(field).to_have_value("queue:")
+    suggested.filter(has_text="mail").click()
+    expect(field).to_have_value("queue:mail ")
+    field.press_sequentially("state:de")
+    expect(suggested.filter(has_text="dead")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.locator("#suggestions")).to_be_hidden()
+    page.keyboard.type("ad")
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/jobs?q=queue*")
 
 
 def test_the_skip_link_leads_to_the_content(opened: Any) -> None:

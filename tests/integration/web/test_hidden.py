@@ -12,7 +12,7 @@ from mutirao.model.audit.actions import Action, ActionKind
 from mutirao.model.jobs.states import JobState
 from mutirao.model.reading.standing import Full, Standing, explain
 from mutirao.web.access import Access
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 from tests.integration.web.conftest import Browser
 from tests.support.dashboard import SECRET, Shop
 
@@ -106,8 +106,8 @@ def test_reasons_tell_nothing_of_jobs_that_are_not_seen(
     worker = _Worker()
     [reason] = [each for each in explain(standing, [worker], now) if each.kind == kind]  # type: ignore[list-item]
     request = Request({"type": "http", "headers": headers})
-    some = Visit(browser.site, request, Access.read("ana", only="queue:q"))
-    everything = Visit(browser.site, request, Access.read("ana"))
+    some = PageCall(browser.site, request, Access.read("ana", only="queue:q"))
+    everything = PageCall(browser.site, request, Access.read("ana"))
     shown = browser.site.why(reason, everything), browser.site.jobs_in(reason, everything)
     assert "711" in f"{shown}"
     shown = browser.site.why(reason, some), browser.site.jobs_in(reason, some)

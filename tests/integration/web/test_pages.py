@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
 from mutirao.web.access import Access
 from mutirao.web.background import Background
-from mutirao.web.desk import Desk
+from mutirao.web.dashboard_client import DashboardClient
+from mutirao.web.page_call import COLUMNS
 from mutirao.web.pages import PAGES
 from tests.integration.web.conftest import Browser, by_header
 from tests.support import dashboard
@@ -86,8 +89,6 @@ async def test_a_wrong_filter_is_explained(browser: Browser) -> None:
 
 async def test_pages_of_jobs_follow_each_other(browser: Browser) -> None:
     """Fifty at a time; a page begins where the one before has ended, and none is shown twice."""
-    import re
-
     seen: list[str] = []
     path = "/jobs"
     while path:
@@ -146,8 +147,6 @@ async def test_unknown_things_are_pages(browser: Browser) -> None:
 
 async def test_it_works_under_a_prefix(shop: Shop) -> None:
     """Mounted at a path, all links and forms stay below it."""
-    import re
-
     from starlette.applications import Starlette
     from starlette.routing import Mount
 
@@ -160,7 +159,7 @@ async def test_it_works_under_a_prefix(shop: Shop) -> None:
         assert all(link.startswith("/inner/jobs/") for link in links)
     done = await outer.post("/inner/jobs/act/redrive", id=shop.dead, back="/inner/jobs/jobs")
     assert (done.status_code, done.headers["location"]) == (303, "/inner/jobs/jobs")
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_it_is_closed_with_its_application(
@@ -168,7 +167,7 @@ async def test_it_is_closed_with_its_application(
 ) -> None:
     """What runs behind the pages is stopped, then the connections are closed; also by itself."""
     closed: list[str] = []
-    for kind in (Background, Desk):
+    for kind in (Background, DashboardClient):
         close: Callable[[Any], Awaitable[None]] = kind.aclose
 
         async def closing(self: Any, close: Any = close, kind: type = kind) -> None:
@@ -181,9 +180,9 @@ async def test_it_is_closed_with_its_application(
     assert closed == ["Background"]  # nothing was opened
     await Browser(site).page("/jobs")
     await shop.app.aclose()
-    assert closed[1:] == ["Background", "Desk"]
+    assert closed[1:] == ["Background", "DashboardClient"]
     await site.aclose()
-    assert closed[3:] == ["Background", "Desk"]
+    assert closed[3:] == ["Background", "DashboardClient"]
 
 
 async def test_how_pages_are_liked_is_kept(browser: Browser) -> None:
@@ -196,6 +195,51 @@ async def test_how_pages_are_liked_is_kept(browser: Browser) -> None:
     assert '<html lang="pt-BR" data-theme="dark">' in await browser.page("/jobs")
 
 
+async def test_columns_are_chosen(browser: Browser) -> None:
+    """By a form, kept in the browser; what is unknown is none."""
+    usual = re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', await browser.page("/jobs"))
+    assert usual == ["Job", "State", "Queue", "Attempt", "When"]
+    await browser.post("/preferences", columns=["", "tenant", "state", "<b>"])
+    page = await browser.page("/jobs")
+    assert re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', page) == ["Job", "State", "Tenant"]
+    assert "acme" in page
+    await browser.post("/preferences", columns="")
+    page = await browser.page("/jobs")
+    assert re.findall(r'<th scope="col"[^>]*>([A-Z]\w+)</th>', page) == ["Job"]
+    await browser.post("/preferences", columns=["", *COLUMNS])
+    page = await browser.page("/jobs?q=state:scheduled,succeeded,dead,blocked,running")
+    assert SECRET not in page
+
+
+async def test_a_filter_is_suggested(browser: Browser) -> None:
+    """What may stand where the cursor is, in the viewer's language; names to who sees all jobs."""
+
+    async def suggested(text: str, role: str = "admin", **headers: str) -> dict[str, str]:
+        path = f"/suggestions?q={quote(text)}&at={len(text)}"
+        found = (await browser.get(path, role, **headers)).json()
+        return {each["text"]: each["help"] for each in found}
+
+    assert await suggested("qu") == {"queue:": "the queue"}
+    assert await suggested("qu", **{"accept-language": "pt"}) == {"queue:": "a fila"}
+    assert set(await suggested("state:dead queue:")) >= {"mail", "media"}
+    assert "send_receipt" in await suggested("task:send")
+    assert "media" not in await suggested("state:dead queue:", "mail")
+    assert "dead" in await suggested("state:d", "mail")
+    assert not {"key:", "arg."} & {*await suggested("", "blind"), *await suggested("ke", "blind")}
+    assert (await browser.get("/suggestions?q=x&at=-1")).status_code == 400
+    assert (await browser.get("/suggestions?q=x", "none")).status_code == 403
+
+
+async def test_a_graph_is_drawn(browser: Browser, shop: Shop) -> None:
+    """A box for each step, a line for what it comes after; the list stays."""
+    page = await browser.page(f"/jobs/{shop.blocked}")
+    drawing = re.search(r"<svg width.*?</svg>", page, re.S)
+    assert drawing is not None
+    assert drawing[0].count("<rect") == 2
+    assert drawing[0].count('class="edge"') == 1
+    assert "box-blocked here" in drawing[0]
+
+
 async def test_without_an_application_it_says_so(shop: Shop) -> None:
     """All pages are there; what needs tasks tells that they are not known."""
     from mutirao import Mutirao
@@ -206,7 +250,7 @@ async def test_without_an_application_it_says_so(shop: Shop) -> None:
     for path in LISTED:
         await bare.page(path)
     assert "without an application" in await bare.page(f"/jobs/{shop.dead}")
-    await site.desk.aclose()
+    await site.client.aclose()
     await app.aclose()
 
 
@@ -219,7 +263,7 @@ async def test_tables_that_are_missing_are_told(sqlite_url: str) -> None:
     answer = await Browser(site).get("/")
     assert answer.status_code == 503
     assert "mutirao migrate" in answer.text
-    await site.desk.aclose()
+    await site.client.aclose()
     await app.aclose()
 
 
@@ -232,5 +276,5 @@ async def test_each_page_is_shown_on_postgresql(migrated_postgresql_url: str) ->
         assert SECRET not in await pages.page(path)
     done = await pages.post("/act/redrive", id=shop.dead)
     assert done.status_code == 303
-    await site.desk.aclose()
+    await site.client.aclose()
     await shop.app.aclose()

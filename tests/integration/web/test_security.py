@@ -97,7 +97,7 @@ async def test_where_forms_may_come_from(
     site = shop.app.web(access=by_header, origins=["https://jobs.example.com"])
     answer = await Browser(site).post("/act/retry", headers=headers, id=shop.scheduled)
     assert answer.status_code == (303 if allowed else 403)
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 @pytest.mark.parametrize("method", ["PUT", "DELETE", "PATCH", "OPTIONS", "TRACE"])
@@ -120,7 +120,7 @@ async def test_names_of_this_machine(shop: Shop, host: str, allowed: bool) -> No
     assert (address, port) == ("127.0.0.1", 8765)
     answer = await Browser(site).get("/jobs", host=host)
     assert answer.status_code == (200 if allowed else 421)
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_it_is_asked_by_its_address_and_its_names(
         assert (await pages.get("/api/v1/jobs", host=host)).status_code == 421
         for path in ("/livez", "/readyz"):
             assert (await pages.get(path, host=host)).status_code == 200
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 @pytest.mark.parametrize("bind", ["0.0.0.0:80", "192.168.0.7:80", "[::]:80", "jobs.example.com:80"])
@@ -210,7 +210,7 @@ async def test_credentials(shop: Shop, header: str, allowed: bool) -> None:
     if not allowed:
         assert answer.headers["www-authenticate"].startswith("Basic ")
         assert "<nav" not in answer.text
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 async def test_failures_are_slower_and_slower(shop: Shop) -> None:
@@ -232,7 +232,7 @@ async def test_failures_are_slower_and_slower(shop: Shop) -> None:
     now[0] += REMEMBERED_FOR + 1
     await pages.get("/jobs", authorization="Bearer wrong")
     assert waits[8:] == [0.25]
-    await site.desk.aclose()
+    await site.client.aclose()
 
 
 def asked_by(address: str, header: str) -> Request:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mutirao.web.charts import HEIGHT, WIDTH, Point, chart, spans
+from mutirao.web.drawing.charts import HEIGHT, WIDTH, Point, chart, spans
 from mutirao.web.forms import Fields, Misread, id_in
 from mutirao.web.live import Readings
 from mutirao.web.showing import block, cell, harmless

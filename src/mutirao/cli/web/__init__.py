@@ -1,1 +1,1 @@
-"""The command that serves the dashboard."""
+"""The command that serves the dashboard, and those that ask its API."""

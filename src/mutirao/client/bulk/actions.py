@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
+from typing import TypeVar
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.client.reading import HasStore
@@ -18,6 +19,7 @@ from mutirao.log import log
 from mutirao.model.audit.actions import (
     MAX_IDS,
     MAX_WHO,
+    About,
     Action,
     ActionKind,
     ActionState,
@@ -29,6 +31,7 @@ from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.records import JobFilter, checked_id
 
 BATCH = 1_000  # jobs
+R = TypeVar("R")
 
 
 class Actions:
@@ -116,6 +119,21 @@ class Actions:
         except StoreError as error:  # what is done is done, and whoever did it has to know
             log.error("the audit does not have that action %d is done", id, exc_info=error)
         return done
+
+    async def anote(self, by: str, about: About, work: Callable[[], Awaitable[R]]) -> R:
+        """Do something to what is no job, and have the audit know who did it.
+
+        Raises what `work` does; the audit has that, too.
+        """
+        made: list[R] = []
+
+        async def once() -> Sequence[int]:
+            made.append(await work())
+            return (0,)
+
+        new = NewAction(who=by, action=ActionKind.CHANGE, change=about.spelled())
+        await self.aobserve(new, once)
+        return made[0]
 
     async def astop(self, id: int) -> bool:
         """Ask an action to stop after its batch, wherever it runs; return whether it runs."""

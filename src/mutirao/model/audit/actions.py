@@ -1,11 +1,18 @@
-"""What people do to jobs, one or many: the action, which jobs, and how far it came."""
+"""What people do to jobs, one or many: the action, which jobs, and how far it came.
 
+What they do to something else (a queue, a schedule, an endpoint …) is an entry of the same audit: a
+change without a filter and without ids, whose new values say what was done to what.
+"""
+
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
+from typing import NamedTuple
 
 from mutirao.errors import InvalidFilter
+from mutirao.model import row_json
 from mutirao.model.jobs.change import Change
 
 MAX_WHO = 200  # characters
@@ -60,6 +67,18 @@ class NewAction:
     expected: int | None = None
 
 
+class About(NamedTuple):
+    """What was done to something else than jobs: `pause`, of a `queue`, whose name is `mail`."""
+
+    command: str
+    of: str
+    name: str
+
+    def spelled(self) -> str:
+        """Return it as the audit has it, in place of the new values of jobs."""
+        return json.dumps(self._asdict(), ensure_ascii=False)
+
+
 @dataclass(frozen=True, slots=True)
 class Came:
     """How far an action came: jobs looked at, jobs done, and the others by their state."""
@@ -93,3 +112,13 @@ class AuditRecord:
     started_at: datetime
     seen_at: datetime
     finished_at: datetime | None
+
+    @property
+    def about(self) -> About | None:
+        """What was done to something else than jobs; None: it was done to jobs."""
+        if self.change is None or self.filter is not None or self.ids is not None:
+            return None
+        said = row_json.shown(self.change)
+        if not isinstance(said, dict) or said.keys() != {*About._fields}:
+            return None
+        return About(**{name: str(each) for name, each in said.items()})

@@ -89,6 +89,9 @@ class Dialect(ABC):
         """
         return
 
+    # Whether `look_up` needs a transaction; without one SQLite lets others write meanwhile.
+    looks_up_in_transaction = False
+
     def look_up(self, conn: Connection, seconds: float) -> None:
         """Have this transaction look rows up one by one, rather than read a table whole.
 

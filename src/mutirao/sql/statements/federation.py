@@ -84,12 +84,15 @@ def forget(conn: Connection, dialect: Dialect, name: str, now: datetime | None =
     return known
 
 
-def listed(conn: Connection) -> list[HostRecord]:
+def listed(conn: Connection, counted: bool = True) -> list[HostRecord]:
     """List hosts that are known, or have deliveries, by name.
 
     Reads what is live and what is dead. Where the jobs were asked first, SQLite read all of them.
+    Without `counted` only what is known is read: deliveries are not counted.
     """
     known = {row.name: _to_host(row) for row in conn.execute(_NAMED)}
+    if not counted:
+        return [HostRecord(**asdict(known[name])) for name in sorted(known)]
     waiting = _counted(conn, job.c.id.in_(select(live.c.id)))
     again = job.alias("again")
     died = job.c.id.in_(select(attempt.c.job).where(attempt.c.outcome == "dead"))

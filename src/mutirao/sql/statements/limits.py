@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, insert, or_, select, update
+from sqlalchemy import Connection, delete, func, insert, or_, select, update
 
 from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.sql.dialects.base import Dialect
@@ -81,10 +81,14 @@ def has_left_some(conn: Connection) -> bool:
     return bool(conn.info.pop(_LEFT, False))
 
 
-def listed(conn: Connection) -> list[LimitRecord]:
-    """List the limits and their counters, by name and key. A single statement."""
+def listed(conn: Connection, most: int | None = None) -> list[LimitRecord]:
+    """List the limits and their counters, by name and key. A single statement.
+
+    With `most`, only so many: those for which most jobs wait come first, then those paused.
+    """
     view = views.limits
-    rows = conn.execute(select(view).order_by(view.c.name, view.c.key))
+    first = [] if most is None else [func.coalesce(view.c.parked, 0).desc(), view.c.paused.desc()]
+    rows = conn.execute(select(view).order_by(*first, view.c.name, view.c.key).limit(most))
     return [LimitRecord(**row._asdict() | {"origin": _origin(row.origin)}) for row in rows]
 
 

@@ -6,15 +6,13 @@ from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewActio
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.connections.runner import Runner, for_people
-from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.statements.finding import audit, paging
+from mutirao.sql.store.looks import Looking
 
 
-class SqlAudit:
+class SqlAudit(Looking):
     """The part of `SqlStore` that implements `mutirao.ports.audit`."""
 
-    _dialect: Dialect
-    _runner: Runner
     _insistent: Runner
     _patient: Runner
 
@@ -22,7 +20,7 @@ class SqlAudit:
         self, which: JobFilter, *, before: int | None = None, size: int = 1_000
     ) -> tuple[list[int], int | None]:
         """Return the ids of the newest jobs that match, and where to go on."""
-        return await self._runner.run(paging.ids, which, before, size)
+        return await self._look(paging.ids, which, before, size)
 
     async def states(self, which: JobFilter) -> dict[JobState, int]:
         """Count the jobs that match, by their state."""

@@ -166,9 +166,9 @@ class SqlRecords:
             workers.confirm_declared, tables.limit, self._dialect, names, worker, every, now
         )
 
-    async def limits(self) -> list[LimitRecord]:
+    async def limits(self, most: int | None = None) -> list[LimitRecord]:
         """List the limits."""
-        return await self._runner.read(for_people(limits.listed))
+        return await self._runner.read(for_people(limits.listed), most)
 
     async def paused_queues(self) -> list[str]:
         """List the queues that are paused."""

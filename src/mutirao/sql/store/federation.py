@@ -26,9 +26,9 @@ class SqlFederation:
         """Return what is known of a host."""
         return await self._runner.alone(federation.host, name)
 
-    async def hosts(self) -> Sequence[HostRecord]:
+    async def hosts(self, *, counted: bool = True) -> Sequence[HostRecord]:
         """List the hosts."""
-        return await self._patient.run(for_people(federation.listed))
+        return await self._patient.read(for_people(federation.listed), counted)
 
     async def change_host(
         self, name: str, amend: Amend, *, queue: str, now: datetime | None = None

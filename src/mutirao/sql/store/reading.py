@@ -14,28 +14,25 @@ from mutirao.model.reading.figures import (
     WaitFigure,
 )
 from mutirao.model.reading.standing import Standing
-from mutirao.sql.connections.runner import Runner, for_people
-from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.connections.runner import for_people
 from mutirao.sql.statements.finding import figures, paging, standing
+from mutirao.sql.store.looks import Looking
 
 
-class SqlReading:
+class SqlReading(Looking):
     """The part of `SqlStore` that implements `mutirao.ports.reading`."""
-
-    _dialect: Dialect
-    _runner: Runner
 
     async def page(self, which: JobFilter, *, before: int | None = None, size: int = 50) -> Page:
         """Return the next jobs that match."""
-        return await self._runner.run(for_people(paging.page), which, before, size)
+        return await self._look(for_people(paging.page), which, before, size)
 
     async def how_many(self, which: JobFilter, *, most: int = 10_000) -> Counted:
         """Count the jobs that match, up to a bound."""
-        return await self._runner.run(paging.how_many, which, most)
+        return await self._look(paging.how_many, which, most)
 
     async def figures(self) -> list[QueueFigure]:
         """Count jobs by queue and state."""
-        return await self._runner.run(for_people(figures.figures), self._dialect)
+        return await self._look(for_people(figures.figures), self._dialect)
 
     async def hours(
         self, since: datetime, *, queue: str | None = None, limit: int = 10_000
@@ -49,7 +46,7 @@ class SqlReading:
 
     async def waits(self, *, sample: int = 1_000) -> list[WaitFigure]:
         """Return how long the newest jobs waited."""
-        return await self._runner.run(for_people(figures.waits), sample)
+        return await self._look(for_people(figures.waits), sample)
 
     async def errors(self, *, task: str | None = None, limit: int = 100) -> list[ErrorFigure]:
         """Return errors."""
@@ -57,7 +54,7 @@ class SqlReading:
 
     async def running(self, *, worker: int | None = None, limit: int = 500) -> list[RunningJob]:
         """Return jobs that run."""
-        return await self._runner.run(for_people(figures.running), self._dialect, worker, limit)
+        return await self._look(for_people(figures.running), self._dialect, worker, limit)
 
     async def standing(self, id: int) -> Standing | None:
         """Return how a live job stands."""

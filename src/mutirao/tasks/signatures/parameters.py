@@ -9,13 +9,28 @@ import inspect
 from collections.abc import Callable, Collection
 from functools import cached_property
 from inspect import Parameter
-from typing import Any, get_type_hints
+from typing import Any, NamedTuple, get_type_hints
 
 from mutirao.errors import InvalidTask
 from mutirao.model.jobs.job import Job
 from mutirao.tasks.around.factories import PROVIDED, Factories
 from mutirao.tasks.signatures.annotations import UNRESOLVED, hints_one_by_one, may_come
 from mutirao.tasks.signatures.conversion import NoForm, readable
+
+
+class Argument(NamedTuple):
+    """An argument of a task, as people see it who fill in a form.
+
+    Parameters:
+        kind: its annotation, as it would be written; "str" and "int" for those types.
+        default: as it would be written; None: it has to be given.
+        any_name: whether it takes arguments by any other name, as `**options` does.
+    """
+
+    name: str
+    kind: str
+    default: str | None
+    any_name: bool = False
 
 
 class Parameters:
@@ -64,6 +79,22 @@ class Parameters:
         for name in found:
             self._check_provided(self._all[name], self._arguments)
         return found
+
+    @cached_property
+    def described(self) -> tuple[Argument, ...]:
+        """The arguments that a caller gives by name, in order, without those that are provided."""
+        provided, found = self.provided, []
+        for each in self._arguments:
+            if each.name in provided or each.kind is Parameter.VAR_POSITIONAL:
+                continue
+            any_name = each.kind is Parameter.VAR_KEYWORD
+            kind = self._hints.get(each.name, self._unannotated)
+            default = "{}" if any_name else None
+            if each.default is not Parameter.empty:
+                default = repr(each.default)
+            said = "dict" if any_name else inspect.formatannotation(kind).removeprefix("typing.")
+            found.append(Argument(each.name, said, default, any_name))
+        return tuple(found)
 
     def left_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
         """Return the parameters to be provided that a direct call of the handler leaves out."""

@@ -16,7 +16,6 @@ from msgspec import Meta
 from mutirao.model import row_json
 from mutirao.model.audit.actions import (
     MAX_IDS,
-    MAX_WHO,
     Action,
     ActionKind,
     ActionState,
@@ -29,7 +28,7 @@ from mutirao.model.reading.figures import cursor_of, read_cursor
 from mutirao.tasks.options import ChangeTerms, change_of
 from mutirao.web.access import Access, Permission
 from mutirao.web.api.begun_actions import MOST_EXPECTED, Progress, begin, check_expected
-from mutirao.web.api.call import ApiCall, UnreadableRequest
+from mutirao.web.api.call import ApiCall, UnreadableRequest, acting
 from mutirao.web.api.enqueue import Moment, Seconds
 from mutirao.web.api.jobs import CursorText, FilterText
 from mutirao.web.api.operation import PREFIX, Answered, Operation
@@ -59,16 +58,26 @@ class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
     change: NewValues | None = None
 
 
+class AboutThing(msgspec.Struct, kw_only=True):
+    """What was done to something else than jobs: `pause`, of a `queue`, whose name is `mail`."""
+
+    command: str
+    of: str
+    name: str
+
+
 class ActionRecord(msgspec.Struct, kw_only=True):
     """What the audit has of an action.
 
     `matched` jobs were looked at so far, `done` to so many; the others were `passed_over`, and
     `why` counts them by the state that they were in. `lost`: nothing was seen of it for a minute.
+    `about`: what was done to something else than jobs, such as a queue; null: it is about jobs.
     """
 
     id: IdText
     who: str
     action: ActionKind
+    about: AboutThing | None
     change: dict[str, Any] | None
     filter: str | None
     ids: list[IdText] | None
@@ -107,8 +116,8 @@ async def act(call: ApiCall) -> Answered:
     which, ids = await _which(call, body)
 
     async def run(progress: Progress) -> AuditRecord:
-        return await call.desk.actions.arun(
-            action, which, by=_who(call.access), ids=ids, expected=body.expected, batch=BATCH,
+        return await call.client.actions.arun(
+            action, which, by=acting(call.access), ids=ids, expected=body.expected, batch=BATCH,
             progress=progress, is_stopping=call.site.background.is_closing,
         )  # fmt: skip
 
@@ -126,7 +135,7 @@ async def list_actions(call: ApiCall) -> Answered:
     """Answer a page of the audit."""
     query: ActionsQuery = call.query
     before = read_cursor(query.cursor) if query.cursor else None
-    found = await call.desk.actions.alist(before=before, limit=query.size + 1)
+    found = await call.client.actions.alist(before=before, limit=query.size + 1)
     page = found[: query.size]
     following = cursor_of(page[-1].id) if len(found) > query.size else None
     return Answered(ActionPage(actions=[_record(call, each) for each in page], next=following))
@@ -140,7 +149,7 @@ async def show_action(call: ApiCall) -> Answered:
 async def stop_action(call: ApiCall) -> Answered:
     """Stop an action after its batch, wherever it runs."""
     found = await _found(call, call.id())
-    if not await call.desk.actions.astop(found.id):
+    if not await call.client.actions.astop(found.id):
         raise Conflict("NotRunning", f"action {found.id} does not run: it is {found.state}")
     return Answered(_record(call, await _found(call, found.id)), 202)
 
@@ -154,7 +163,7 @@ async def _found(call: ApiCall, id: int) -> AuditRecord:
 
 
 async def _known(call: ApiCall, id: int) -> AuditRecord:
-    found = await call.desk.actions.aget(id)
+    found = await call.client.actions.aget(id)
     if found is None:
         raise _unknown(id)
     return found
@@ -170,17 +179,18 @@ def _is_own(access: Access, record: AuditRecord) -> bool:
     Several may have one name, or none: its filter has all terms of the one that they have.
     """
     acted, seen = parse(record.filter or "").terms, parse(access.only).terms
-    return record.who == _who(access) and {*map(str, seen)} <= {*map(str, acted)}
+    return record.who == acting(access) and {*map(str, seen)} <= {*map(str, acted)}
 
 
 def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
-    contents, blanking = call.access.contents, call.site.blanking
+    contents, blanking, about = call.access.contents, call.site.blanking, record.about
     return copied(
         ActionRecord,
         record,
         id=str(record.id),
         ids=None if record.ids is None else [str(each) for each in record.ids],
-        change=None if record.change is None else row_json.shown(record.change),
+        about=None if about is None else AboutThing(**about._asdict()),
+        change=None if about or record.change is None else row_json.shown(record.change),
         filter=blanking.text(record.filter) if contents and record.filter is not None else None,
         error=blanking.text(record.error) if contents and record.error is not None else None,
         why=dict(record.why),
@@ -213,7 +223,7 @@ async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[
             "an empty filter means every job; say which, such as queue:mail", place="body.filter"
         )
     which = _that_it_can_reach(call.filter(body.filter or ""), body.action)
-    await check_expected(call.desk.reading, which, body.expected or 0)
+    await check_expected(call.client.reading, which, body.expected or 0)
     return which, None
 
 
@@ -222,7 +232,7 @@ async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
     if not call.access.only:
         return ids
     wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
-    seen = {*(await call.desk.store.matching_ids(wanted, size=len(ids)))[0]}
+    seen = {*(await call.client.store.matching_ids(wanted, size=len(ids)))[0]}
     if not seen:
         raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
     return tuple(each for each in ids if each in seen)
@@ -244,11 +254,6 @@ def _ids(given: Collection[str | int]) -> list[int]:
         except ValueError as unfit:
             raise UnreadableRequest(str(unfit), place=f"body.ids[{place}]") from None
     return found
-
-
-def _who(access: Access) -> str:
-    """Return who acts, for the audit; nobody may have said."""
-    return "".join(each for each in access.user if each.isprintable())[:MAX_WHO] or "unknown"
 
 
 _NONE = {404: "There is no such action."}

@@ -1,20 +1,23 @@
 """One request of the API, read within bounds: who asks, and with which parameters and body."""
 
+from collections.abc import Awaitable, Callable
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import parse_qsl
 
 import msgspec
 from starlette.requests import ClientDisconnect, Request
 
+from mutirao.model.audit.actions import MAX_WHO, About
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.web.access import Access, asked
 from mutirao.web.api.values import Id, id_of
 
 if TYPE_CHECKING:
-    from mutirao.web.desk import Desk
+    from mutirao.web.dashboard_client import DashboardClient
     from mutirao.web.site import Site
 
+T = TypeVar("T")
 LONGEST_BODY = 1 << 20  # bytes
 LONGEST_QUERY, MOST_PARAMETERS = 20_000, 50
 LONGEST_NAME = 200  # characters of a name in a path
@@ -43,9 +46,9 @@ class ApiCall:
         self.body: Any = None
 
     @property
-    def desk(self) -> "Desk":
+    def client(self) -> "DashboardClient":
         """What is read and done."""
-        return self.site.desk
+        return self.site.client
 
     def id(self) -> int:
         """Return the id in the path; raise UnreadableRequest if it is none."""
@@ -73,6 +76,10 @@ class ApiCall:
         """
         return asked(self.access, text, self.site.blanking) + parse(self.access.only)
 
+    async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something to what is no job; the audit knows that whoever asks did it."""
+        return await self.client.actions.anote(acting(self.access), about, work)
+
     def url(self, path: str) -> str:
         """Return a path of the API, from where the host begins."""
         root = str(self.request.scope.get("root_path", "")).rstrip("/")
@@ -83,6 +90,11 @@ class ApiCall:
         self.query = _query(self.request.scope.get("query_string", b""), query)
         if body is not None:
             self.body = _body(self.request, await _bytes(self.request), body)
+
+
+def acting(access: Access) -> str:
+    """Return who acts, for the audit; nobody may have said."""
+    return "".join(each for each in access.user if each.isprintable())[:MAX_WHO] or "unknown"
 
 
 class _Nothing(msgspec.Struct, forbid_unknown_fields=True):

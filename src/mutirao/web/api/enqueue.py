@@ -76,7 +76,7 @@ async def enqueue(call: ApiCall) -> Answered:
     body: NewJobBody = call.body
     key = _key(call.request.headers.get(HEADER))
     job = _made(call, body, key)
-    handle = await call.desk.asubmit(job)
+    handle = await call.client.asubmit(job)
     if key is not None and not handle.created:
         await _check_same(call, handle, job)
     return Answered(
@@ -88,7 +88,7 @@ async def enqueue(call: ApiCall) -> Answered:
 
 
 def _made(call: ApiCall, body: NewJobBody, key: str | None) -> NewJob:
-    task = call.desk.task_named(body.task)
+    task = call.client.task_named(body.task)
     options: dict[str, Any] = {
         name: value
         for name in CallTerms.__annotations__
@@ -142,7 +142,7 @@ def _key(header: str | None) -> str | None:
 
 async def _check_same(call: ApiCall, handle: Handle[Any], job: NewJob) -> None:
     try:
-        stands = await call.desk.ajob(handle.id)
+        stands = await call.client.ajob(handle.id)
     except UnknownJob:
         return  # pruned meanwhile
     if stands.metadata.get(DIGEST) != job.metadata[DIGEST]:

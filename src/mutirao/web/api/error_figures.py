@@ -47,7 +47,7 @@ class ErrorsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def list_errors(call: ApiCall) -> Answered:
     """Answer the errors of all tasks, or of one."""
     query: ErrorsQuery = call.query
-    found = await call.desk.reading.aerrors(task=query.task or None, limit=query.size)
+    found = await call.client.reading.aerrors(task=query.task or None, limit=query.size)
     return Answered(ErrorList(errors=[_group(call, each) for each in found]))
 
 

@@ -152,7 +152,7 @@ class CountQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 async def list_jobs(call: ApiCall) -> Answered:
     """Answer a page of the jobs that a filter finds."""
     query: JobsQuery = call.query
-    page = await call.desk.reading.asearch(
+    page = await call.client.reading.asearch(
         call.filter(query.filter), cursor=query.cursor or None, size=query.size
     )
     jobs = [job_of(call, each) for each in page.jobs]
@@ -162,7 +162,7 @@ async def list_jobs(call: ApiCall) -> Answered:
 async def count_jobs(call: ApiCall) -> Answered:
     """Answer how many jobs a filter finds."""
     query: CountQuery = call.query
-    counted = await call.desk.reading.ahow_many(call.filter(query.filter), most=query.most)
+    counted = await call.client.reading.ahow_many(call.filter(query.filter), most=query.most)
     return Answered(copied(Count, counted))
 
 
@@ -170,7 +170,7 @@ async def explain_job(call: ApiCall) -> Answered:
     """Answer why a job is not running, if whoever asks may see it."""
     id = call.id()
     await _check_visible(call, id)
-    found = await call.desk.reading.awhy(id)
+    found = await call.client.reading.awhy(id)
     told = [Why(kind=str(each.kind), text=_reason(call, each)) for each in found]
     return Answered(ReasonList(reasons=told))
 
@@ -183,7 +183,7 @@ async def show_job(call: ApiCall) -> Answered:
     """Answer a job with its attempts, if whoever asks may see it."""
     id = call.id()
     await _check_visible(call, id)
-    job = await call.desk.ajob(id)
+    job = await call.client.ajob(id)
     shown = _Shown(call)
     return Answered(
         copied(
@@ -201,7 +201,7 @@ async def _check_visible(call: ApiCall, id: int) -> None:
     """Raise UnknownJob if there is no such job that whoever asks may see."""
     if call.access.only:
         visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
-        if not await call.desk.store.jobs(visible):
+        if not await call.client.store.jobs(visible):
             raise UnknownJob(f"there is no job {id} that you may see")
 
 

@@ -10,6 +10,8 @@ from mutirao.web.api.call import ApiCall
 from mutirao.web.api.operation import Answered, Operation
 from mutirao.web.api.values import copied
 
+MOST = 1_000
+
 
 class LimitAnswer(msgspec.Struct, kw_only=True):
     """A limit and its use, for one value of the argument that it counts by.
@@ -37,14 +39,16 @@ class LimitAnswer(msgspec.Struct, kw_only=True):
 
 
 class LimitList(msgspec.Struct, kw_only=True):
-    """All limits, by name and key."""
+    """At most 1,000 limits; those for which most jobs wait come first."""
 
     limits: list[LimitAnswer]
 
 
 async def list_limits(call: ApiCall) -> Answered:
     """Answer all limits."""
-    found = await call.site.readings.get("limits", call.desk.limits.alist)
+    found = await call.site.readings.get(
+        "limits of the API", lambda: call.client.limits.alist(most=MOST)
+    )
     return Answered(LimitList(limits=[_limit(call, each) for each in found]))
 
 

@@ -45,7 +45,7 @@ class SiteMetrics:
                     f"metrics need {missing.name}, which is not installed: run"
                     " pip install 'mutirao[prometheus]'"
                 ) from missing
-            desk = self._site.desk
+            desk = self._site.client
             queues = {task.options.queue for task in desk.tasks.values()}
             self._metrics = StoreMetrics(desk.store, queues)
         return self._metrics

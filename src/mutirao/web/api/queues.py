@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
+from mutirao.model.audit.actions import About
 from mutirao.model.jobs.job import JobState
 from mutirao.model.reading.figures import QueueFigure
 from mutirao.web.access import Permission
@@ -77,7 +78,7 @@ async def list_queues(call: ApiCall) -> Answered:
 async def statistics(call: ApiCall) -> Answered:
     """Answer the figures of all queues and workers."""
     queues = await _queues(call)
-    workers = await call.site.readings.get("workers", call.desk.aworkers)
+    workers = await call.site.readings.get("workers", call.client.aworkers)
     totals = {state: sum(each.jobs[state] for each in queues) for state in JobState}
     alive = [each for each in workers if each.alive]
     return Answered(
@@ -97,21 +98,25 @@ async def statistics(call: ApiCall) -> Answered:
 
 async def pause(call: ApiCall) -> Answered:
     """Pause a queue."""
-    await call.desk.limits.apause(queue=call.name())
-    return Answered(PauseAnswer(name=call.name(), paused=True))
+    name = call.name()
+    about = About("pause", "queue", name)
+    await call.noted(about, lambda: call.client.limits.apause(queue=name))
+    return Answered(PauseAnswer(name=name, paused=True))
 
 
 async def resume(call: ApiCall) -> Answered:
     """Resume a queue."""
-    await call.desk.limits.aresume(queue=call.name())
-    return Answered(PauseAnswer(name=call.name(), paused=False))
+    name = call.name()
+    about = About("resume", "queue", name)
+    await call.noted(about, lambda: call.client.limits.aresume(queue=name))
+    return Answered(PauseAnswer(name=name, paused=False))
 
 
 async def _queues(call: ApiCall) -> list[QueueAnswer]:
-    readings, desk = call.site.readings, call.desk
-    counted = _by_queue(await readings.get("figures", desk.reading.afigures))
-    paused = await readings.get("paused", desk.limits.apaused_queues)
-    workers = await readings.get("workers", desk.aworkers)
+    readings, client = call.site.readings, call.client
+    counted = _by_queue(await readings.get("figures", client.reading.afigures))
+    paused = await readings.get("paused", client.limits.apaused_queues)
+    workers = await readings.get("workers", client.aworkers)
     served = {name for each in workers if each.alive for name in each.queues or ()}
     return [
         QueueAnswer(

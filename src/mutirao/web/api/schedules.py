@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
+from mutirao.model.audit.actions import About
 from mutirao.model.schedules.schedule import (
     MAX_REASON,
     CatchUp,
@@ -72,24 +73,29 @@ class MadeAnswer(msgspec.Struct, kw_only=True):
 
 async def list_schedules(call: ApiCall) -> Answered:
     """Answer all schedules."""
-    found = await call.site.readings.get("schedules", call.desk.schedules.alist)
+    found = await call.site.readings.get("schedules", call.client.schedules.alist)
     return Answered(ScheduleList(schedules=[_schedule(call, each) for each in found]))
 
 
 async def pause(call: ApiCall) -> Answered:
     """Pause a schedule."""
     body: PauseBody = call.body
-    return _state(await call.desk.schedules.apause(call.name(), reason=body.reason))
+    name, schedules = call.name(), call.client.schedules
+    about = About("pause", "schedule", name)
+    return _state(await call.noted(about, lambda: schedules.apause(name, reason=body.reason)))
 
 
 async def resume(call: ApiCall) -> Answered:
     """Resume a schedule."""
-    return _state(await call.desk.schedules.aresume(call.name()))
+    name, schedules = call.name(), call.client.schedules
+    about = About("resume", "schedule", name)
+    return _state(await call.noted(about, lambda: schedules.aresume(name)))
 
 
 async def run_now(call: ApiCall) -> Answered:
     """Make a job of a schedule at once."""
-    made = await call.desk.schedules.arun_now(call.name())
+    name, schedules = call.name(), call.client.schedules
+    made = await call.noted(About("run", "schedule", name), lambda: schedules.arun_now(name))
     where = {"location": call.url(f"{PREFIX}/jobs/{made.id}")}
     return Answered(MadeAnswer(job=str(made.id)), 201, where)
 

@@ -40,7 +40,7 @@ class WorkerList(msgspec.Struct, kw_only=True):
 
 async def list_workers(call: ApiCall) -> Answered:
     """Answer all workers."""
-    found = await call.site.readings.get("workers", call.desk.aworkers)
+    found = await call.site.readings.get("workers", call.client.aworkers)
     return Answered(
         WorkerList(workers=[copied(WorkerAnswer, each, id=str(each.id)) for each in found])
     )

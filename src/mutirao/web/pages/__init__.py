@@ -2,10 +2,13 @@
 
 from mutirao.web.pages import (
     audit,
+    brokers,
     endpoints,
+    enqueue,
     error_groups,
     everything,
     findings,
+    hosts,
     job,
     jobs,
     limits,
@@ -13,6 +16,7 @@ from mutirao.web.pages import (
     queues,
     schedules,
     subscriptions,
+    suggestions,
     workers,
 )
 
@@ -26,8 +30,12 @@ PAGES = (
     limits.PAGE,
     subscriptions.PAGE,
     endpoints.PAGE,
+    hosts.PAGE,
+    brokers.PAGE,
     findings.PAGE,
     audit.PAGE,
     job.PAGE,
     everything.PAGE,
+    enqueue.PAGE,
+    suggestions.PAGE,
 )

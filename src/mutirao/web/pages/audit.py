@@ -4,20 +4,20 @@ from starlette.responses import Response
 
 from mutirao.web.forms import id_in
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 PER_PAGE = 50
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show what was done to jobs, newest first."""
-    before = visit.query.text("before", 20)
-    found = await visit.desk.actions.alist(
+    before = call.query.text("before", 20)
+    found = await call.client.actions.alist(
         before=id_in(before) if before else None, limit=PER_PAGE + 1
     )
     shown = found[:PER_PAGE]
     following = shown[-1].id if len(found) > PER_PAGE else None
-    return visit.page("audit.html", entries=shown, following=following, before=before)
+    return call.page("audit.html", entries=shown, following=following, before=before)
 
 
 PAGE = SitePage(path="/audit", name="audit", show=show)

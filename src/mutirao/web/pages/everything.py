@@ -4,27 +4,27 @@ from starlette.responses import Response
 
 from mutirao.model.filters.filter import parse
 from mutirao.web.access import Permission, check
-from mutirao.web.actions import EVERYTHING
+from mutirao.web.commands.on_everything import OFFERED
 from mutirao.web.forms import Misread
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 COUNTED = 10_000  # jobs
 WINDOWS = 25  # of 20,000 jobs each, that are looked at
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show how many jobs match, and ask what is to be done."""
-    check(visit.access, Permission.ACT)
-    wanted = visit.filter(visit.query.text("q"))
+    check(call.access, Permission.ACT)
+    wanted = call.filter(call.query.text("q"))
     if not wanted:
         raise Misread("refused.no_filter")
-    number = await visit.desk.reading.ahow_many(
-        wanted + parse(visit.access.only), most=COUNTED, windows=WINDOWS
+    number = await call.client.reading.ahow_many(
+        wanted + parse(call.access.only), most=COUNTED, windows=WINDOWS
     )
-    back = visit.url("jobs", {"q": str(wanted)}) if visit.access.only else visit.url("audit")
-    return visit.page(
-        "everything.html", text=str(wanted), number=number, commands=EVERYTHING, back=back
+    back = call.url("jobs", {"q": str(wanted)}) if call.access.only else call.url("audit")
+    return call.page(
+        "everything.html", text=str(wanted), number=number, commands=OFFERED, back=back
     )
 
 

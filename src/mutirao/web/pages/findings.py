@@ -4,20 +4,20 @@ from starlette.responses import Response
 
 from mutirao.model.findings import Level
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 FRESH_FOR = 30.0  # seconds: an examination looks at much
 _ORDER = {Level.PROBLEM: 0, Level.WARNING: 1, Level.OK: 2}
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show what an examination has found; problems come first."""
-    readings = visit.site.readings
-    findings = await readings.get("findings", visit.desk.aexamine, FRESH_FOR)
+    readings = call.site.readings
+    findings = await readings.get("findings", call.client.aexamine, FRESH_FOR)
     shown = sorted(findings, key=lambda each: _ORDER[each.level])
-    return visit.page(
+    return call.page(
         "findings.html", findings=shown, age=readings.age("findings"),
-        standalone=not visit.desk.tasks,
+        standalone=not call.client.tasks,
     )  # fmt: skip
 
 

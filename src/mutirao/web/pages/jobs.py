@@ -9,8 +9,8 @@ from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.model.jobs.job import JobState
 from mutirao.web.page import SitePage
-from mutirao.web.pages.queues import queues_of
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import COLUMNS, PageCall
+from mutirao.web.pages.queues import figures_of
 
 PER_PAGE = 50
 LONGEST_FILTER, LONGEST_CURSOR = 2_000, 500
@@ -20,38 +20,38 @@ STATES = (
 )  # fmt: skip
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show the jobs of a filter; what is wrong with it, if it is none."""
-    text = visit.query.text("q", LONGEST_FILTER)
-    cursor = visit.query.text("after", LONGEST_CURSOR) or None
+    text = call.query.text("q", LONGEST_FILTER)
+    cursor = call.query.text("after", LONGEST_CURSOR) or None
     try:
-        wanted = visit.filter(text)
-        found = await visit.desk.reading.asearch(
-            wanted + parse(visit.access.only), cursor=cursor, size=PER_PAGE
+        wanted = call.filter(text)
+        found = await call.client.reading.asearch(
+            wanted + parse(call.access.only), cursor=cursor, size=PER_PAGE
         )
     except InvalidFilter as unfit:
-        return visit.page(
-            "jobs.html", 400, text=text, unfit=unfit, found=None, tabs=await _tabs(visit, Filter()),
-            chosen="", qualifiers=QUALIFIERS, cursor=None,
+        return call.page(
+            "jobs.html", 400, text=text, unfit=unfit, found=None, tabs=await _tabs(call, Filter()),
+            chosen="", qualifiers=QUALIFIERS, columns=COLUMNS, cursor=None,
         )  # fmt: skip
-    return visit.page(
-        "jobs.html", text=str(wanted), unfit=None, found=found, tabs=await _tabs(visit, wanted),
-        chosen=_state_of(wanted), qualifiers=QUALIFIERS, cursor=cursor,
+    return call.page(
+        "jobs.html", text=str(wanted), unfit=None, found=found, tabs=await _tabs(call, wanted),
+        chosen=_state_of(wanted), qualifiers=QUALIFIERS, columns=COLUMNS, cursor=cursor,
     )  # fmt: skip
 
 
-async def _tabs(visit: Visit, wanted: Filter) -> list[dict[str, Any]]:
+async def _tabs(call: PageCall, wanted: Filter) -> list[dict[str, Any]]:
     """Return a tab for all states and for each, with its filter.
 
     The number of jobs stands in it where no other filter is given, as only then it is known.
     """
     rest = wanted.without("state")
-    known = not rest and not visit.access.only
-    queues = await queues_of(visit) if known else []
-    more = any(each.at_least for each in queues)
+    known = not rest and not call.access.only
+    figures = await figures_of(call) if known else []
+    more = any(each.at_least for each in figures)
     tabs: list[dict[str, Any]] = [{"state": "", "q": str(rest), "jobs": None, "more": False}]
     for state in STATES:
-        number = sum(each.jobs[state] for each in queues) if known else None
+        number = sum(each.jobs for each in figures if each.state is state) if known else None
         tabs.append(
             {"state": str(state), "q": str(rest.having("state", str(state))), "jobs": number,
              "more": more}

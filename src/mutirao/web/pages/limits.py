@@ -3,18 +3,17 @@
 from starlette.responses import Response
 
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 MOST = 300
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show the limits; those for which jobs wait come first."""
-    readings = visit.site.readings
-    limits = await readings.get("limits", visit.desk.limits.alist)
-    shown = sorted(limits, key=lambda each: (-each.parked, not each.paused, each.name))
-    return visit.page(
-        "limits.html", limits=shown[:MOST], left_out=max(0, len(shown) - MOST),
+    readings = call.site.readings
+    limits = await readings.get("limits", lambda: call.client.limits.alist(most=MOST + 1))
+    return call.page(
+        "limits.html", limits=limits[:MOST], more=MOST if len(limits) > MOST else 0,
         age=readings.age("limits"),
     )  # fmt: skip
 

@@ -9,30 +9,30 @@ from starlette.responses import Response
 
 from mutirao.model.jobs.hours import FAILED_OUTCOME_NAMES
 from mutirao.model.jobs.job import OutcomeKind
-from mutirao.web.charts import Point, chart
+from mutirao.web.drawing.charts import Point, chart
 from mutirao.web.page import SitePage
+from mutirao.web.page_call import PageCall
 from mutirao.web.pages.error_groups import errors_of
 from mutirao.web.pages.queues import Queue, queues_of
-from mutirao.web.visit import Visit
 
 HOURS, MINUTES = 24, 60
 _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show the overview; to whoever sees only some jobs, those."""
-    if visit.access.only:
-        return visit.back(visit.url("jobs"))
-    readings, desk = visit.site.readings, visit.desk
-    hour = visit.now.replace(minute=0, second=0, microsecond=0)
-    minute = visit.now.replace(second=0, microsecond=0)
+    if call.access.only:
+        return call.back(call.url("jobs"))
+    readings, client = call.site.readings, call.client
+    hour = call.now.replace(minute=0, second=0, microsecond=0)
+    minute = call.now.replace(second=0, microsecond=0)
     since = hour - _HOUR * (HOURS - 1)
 
-    queues = await queues_of(visit)
-    hours = await readings.get(f"hours {since}", lambda: desk.reading.ahours(since), 10)
-    minutes = await readings.get("minutes", lambda: desk.reading.aminutes(MINUTES), 4)
-    workers = await readings.get("workers", desk.aworkers)
-    errors = await readings.get("errors", lambda: desk.reading.aerrors(limit=6), 10)
+    queues = await queues_of(call)
+    hours = await readings.get(f"hours {since}", lambda: client.reading.ahours(since), 10)
+    minutes = await readings.get("minutes", lambda: client.reading.aminutes(MINUTES), 4)
+    workers = await readings.get("workers", client.aworkers)
+    errors = await readings.get("errors", lambda: client.reading.aerrors(limit=6), 10)
 
     by_hour = chart(_points(((each.hour, each) for each in hours), since, _HOUR, HOURS))
     by_minute = chart(
@@ -43,7 +43,7 @@ async def show(visit: Visit) -> Response:
             MINUTES,
         )
     )
-    return visit.page(
+    return call.page(
         "overview.html",
         queues=queues,
         totals=_totals(queues),
@@ -51,7 +51,7 @@ async def show(visit: Visit) -> Response:
         by_minute=by_minute,
         workers=[each for each in workers if each.alive],
         gone=sum(not each.alive for each in workers),
-        errors=errors_of(visit, errors),
+        errors=errors_of(call, errors),
         age=readings.age("figures"),
     )
 

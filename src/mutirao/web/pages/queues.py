@@ -6,8 +6,9 @@ from dataclasses import dataclass, field
 from starlette.responses import Response
 
 from mutirao.model.jobs.job import JobState
+from mutirao.model.reading.figures import QueueFigure
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 
 @dataclass(slots=True)
@@ -27,34 +28,39 @@ class Queue:
     served_by: int = 0
 
 
-async def queues_of(visit: Visit) -> list[Queue]:
+async def figures_of(call: PageCall) -> list[QueueFigure]:
+    """Return how many jobs of each queue are in each state."""
+    return [*await call.site.readings.get("figures", call.client.reading.afigures)]
+
+
+async def queues_of(call: PageCall) -> list[Queue]:
     """Return all queues that have jobs, a worker of their own or a pause, by name."""
-    readings, desk = visit.site.readings, visit.desk
+    readings, client = call.site.readings, call.client
     found: dict[str, Queue] = {}
-    for each in await readings.get("figures", desk.reading.afigures):
+    for each in await figures_of(call):
         queue = found.setdefault(each.queue, Queue(each.queue))
         queue.jobs[each.state] += each.jobs
         queue.at_least = queue.at_least or each.at_least
         if each.state is JobState.READY and each.oldest is not None:
-            queue.oldest = max(0.0, (visit.now - each.oldest).total_seconds())
-    for name in await readings.get("paused", desk.limits.apaused_queues):
+            queue.oldest = max(0.0, (call.now - each.oldest).total_seconds())
+    for name in await readings.get("paused", client.limits.apaused_queues):
         found.setdefault(name, Queue(name)).paused = True
-    for worker in await readings.get("workers", desk.aworkers):
+    for worker in await readings.get("workers", client.aworkers):
         for name in worker.queues or () if worker.alive else ():
             found.setdefault(name, Queue(name))
-    for wait in await readings.get("waits", desk.reading.awaits, 10):
+    for wait in await readings.get("waits", client.reading.awaits, 10):
         if wait.queue in found:
             found[wait.queue].p50, found[wait.queue].p95 = wait.p50, wait.p95
     for queue in found.values():
-        workers = await readings.get("workers", desk.aworkers)
+        workers = await readings.get("workers", client.aworkers)
         queue.served_by = sum(each.alive and each.serves(queue.name) for each in workers)
     return [found[name] for name in sorted(found)]
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show all queues."""
-    queues = await queues_of(visit)
-    return visit.page("queues.html", queues=queues, age=visit.site.readings.age("figures"))
+    queues = await queues_of(call)
+    return call.page("queues.html", queues=queues, age=call.site.readings.age("figures"))
 
 
 PAGE = SitePage(path="/queues", name="queues", show=show)

@@ -9,17 +9,17 @@ from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules.cron import next_tick
 from mutirao.model.schedules.schedule import Schedule, ScheduleRecord
 from mutirao.web.page import SitePage
-from mutirao.web.visit import Visit
+from mutirao.web.page_call import PageCall
 
 MOST, TICKS = 200, 3
 
 
-async def show(visit: Visit) -> Response:
+async def show(call: PageCall) -> Response:
     """Show the schedules."""
-    readings = visit.site.readings
-    schedules = await readings.get("schedules", visit.desk.schedules.alist)
-    shown = sorted(schedules, key=lambda each: (each.next_at is None, each.next_at or visit.now))
-    return visit.page(
+    readings = call.site.readings
+    schedules = await readings.get("schedules", call.client.schedules.alist)
+    shown = sorted(schedules, key=lambda each: (each.next_at is None, each.next_at or call.now))
+    return call.page(
         "schedules.html",
         schedules=[(each, ticks_of(each)) for each in shown[:MOST]],
         left_out=max(0, len(shown) - MOST),

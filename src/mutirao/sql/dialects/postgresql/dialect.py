@@ -95,6 +95,8 @@ class PostgreSQL(Dialect):
         """Return the notifier that listens on the channel of ended jobs."""
         return PostgresqlNotifier(place.url, in_set(ENDS_CHANNEL, place.schema), place.opened)
 
+    looks_up_in_transaction = True
+
     def look_up(self, conn: Connection, seconds: float) -> None:
         """Leave the planner the way by index; it would read all of a table of a few hundred MB."""
         conn.execute(_LOOK_UP, {"milliseconds": f"{seconds * 1000:.0f}"})

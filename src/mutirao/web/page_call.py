@@ -1,38 +1,50 @@
 """One request, as pages and commands see it: who asks, in which language, what is answered."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import quote, unquote, urlencode
 
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 
+from mutirao.model.audit.actions import About
 from mutirao.model.blanking import BLANK
 from mutirao.model.filters.filter import Filter
-from mutirao.web.access import Access, Permission, asked
+from mutirao.web.access import Access, Permission, asked, who
 from mutirao.web.forms import Fields, query_of
 from mutirao.web.texts.language import LANGUAGES, Language, accepted
 
 if TYPE_CHECKING:
-    from mutirao.web.desk import Desk
+    from mutirao.web.dashboard_client import DashboardClient
     from mutirao.web.site import Site
 
 THEMES = ("system", "light", "dark")
 TIMES = ("relative", "absolute")
+COLUMNS = (
+    "state", "queue", "attempt", "when", "priority", "enqueued", "due", "duration", "worker", "key",
+    "tags", "tenant", "group",
+)  # fmt: skip
+USUAL_COLUMNS = COLUMNS[:4]
+COLUMN, NO_COLUMN = "mutirao_columns", "none"
 LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_times", "mutirao_said"
 YEAR = 365 * 86_400
+T = TypeVar("T")
 LONGEST_SAID = 600  # characters of what a cookie says
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a command has to tell on the next page: the key of a text, and a fact in it."""
+    """What a command has to tell on the next page: the key of a text, and a fact in it.
+
+    `to`: the page; empty: the one that the form came from.
+    """
 
     key: str
     n: int | None = None
     detail: str = ""
+    to: str = ""
 
     @property
     def is_error(self) -> bool:
@@ -40,7 +52,7 @@ class Notice:
         return self.key.startswith("failed.")
 
 
-class Visit:
+class PageCall:
     """One request.
 
     Parameters:
@@ -52,6 +64,7 @@ class Visit:
         self.language = _language(request)
         self.theme = _chosen(request, THEME, THEMES)
         self.times = _chosen(request, TIME, TIMES)
+        self.columns = _columns(request)
         self.now: datetime = site.clock()
 
     @property
@@ -60,9 +73,9 @@ class Visit:
         return self.language
 
     @property
-    def desk(self) -> "Desk":
+    def client(self) -> "DashboardClient":
         """What is read and done."""
-        return self.site.desk
+        return self.site.client
 
     @property
     def query(self) -> Fields:
@@ -81,6 +94,10 @@ class Visit:
     def filter(self, text: str) -> Filter:
         """Read a filter; raise InvalidFilter if it is none, or asks for what is not shown here."""
         return asked(self.access, text, self.site.blanking)
+
+    async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
+        """Do something to what is no job; the audit knows that whoever asks did it."""
+        return await self.client.actions.anote(who(self.access), about, work)
 
     def told(self, text: str | None) -> str:
         """Return a text with what jobs carry in it, as whoever asks may see it."""
@@ -103,7 +120,7 @@ class Visit:
     def page(self, template: str, code: int = 200, /, **values: Any) -> Response:
         """Return a page."""
         said = _said(self.request)
-        html = self.site.render(template, visit=self, t=self.language, said=said, **values)
+        html = self.site.render(template, call=self, t=self.language, said=said, **values)
         response = HTMLResponse(html, code)
         if said is not None:
             response.delete_cookie(SAID, path=self.root or "/")
@@ -143,6 +160,13 @@ def _language(request: Request) -> Language:
 def _chosen(request: Request, cookie: str, known: tuple[str, ...]) -> str:
     value = request.cookies.get(cookie, "")
     return value if value in known else known[0]
+
+
+def _columns(request: Request) -> tuple[str, ...]:
+    """Return the columns of a list of jobs that were chosen, in their order."""
+    kept = request.cookies.get(COLUMN, "")[:500]
+    chosen = {*kept.split(".")} if kept else {*USUAL_COLUMNS}
+    return tuple(each for each in COLUMNS if each in chosen)
 
 
 def _said(request: Request) -> Notice | None:

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 from mutirao.client.bulk.actions import Actions
 from mutirao.client.endpoints import Endpoints
+from mutirao.client.hosts import Hosts
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal
@@ -18,7 +19,7 @@ from mutirao.client.subscriptions import Subscriptions
 from mutirao.model.findings import Finding
 from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.jobs.records import GraphRecord
-from mutirao.ports import Store
+from mutirao.ports import Store, Transport
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
 
@@ -30,6 +31,11 @@ class DashboardApp(Protocol):
     """The application, as the dashboard sees it."""
 
     store: Store
+
+    @property
+    def transports(self) -> Mapping[str, Transport]:
+        """The brokers of queues."""
+        ...
 
     @property
     def tasks(self) -> Mapping[str, Task[..., Any]]:
@@ -66,7 +72,7 @@ class DashboardApp(Protocol):
         ...
 
 
-class Desk(JobAdmin):
+class DashboardClient(JobAdmin):
     """What pages read and commands do."""
 
     def __init__(self, app: DashboardApp) -> None:
@@ -79,6 +85,8 @@ class Desk(JobAdmin):
         self.schedules = Schedules(self, _register, self._portal, MAX_PAYLOAD)
         self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)
         self.endpoints = Endpoints(self, self._portal)
+        self.hosts = Hosts(self, self._portal)
+        self.transports = app.transports
         self.task_named = app.task_named
         self.asubmit, self.aexamine = app.asubmit, app.aexamine
         self.result, self.aresult = app.result, app.aresult

@@ -1,0 +1,148 @@
+"""The HTTP API as commands ask it, where the database is out of reach: `--api`, `--token-file`."""
+
+import json
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from datetime import datetime
+from http.client import HTTPException
+from ipaddress import ip_address
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import quote, urlencode, urlsplit
+
+from mutirao.errors import ConfigurationError, MutiraoError, StoreUnavailable
+from mutirao.model import row_json
+
+WITHIN = 60.0  # seconds that an answer may take
+LARGEST = 64 << 20  # bytes of an answer
+_IDS = frozenset({"id", "job", "worker", "graph", "redrive_of", "on_dead_of", "last_job"})
+
+
+class ApiRefused(MutiraoError):
+    """The API has refused something; the text is what it said."""
+
+
+class ApiClient:
+    """The API of a dashboard.
+
+    Parameters:
+        url: where the dashboard is: `https://jobs.example.com/jobs`.
+        token: of whoever asks.
+
+    Raises:
+        ConfigurationError: it is no such URL, or others could read the token on its way.
+    """
+
+    def __init__(self, url: str, token: str) -> None:
+        parts = urlsplit(url)
+        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+            raise ConfigurationError(
+                f"--api is {url!r}; give where the dashboard is, such as https://example.com/jobs"
+            )
+        if parts.scheme == "http" and token and not _is_this_machine(parts.hostname):
+            raise ConfigurationError(
+                f"--api is {url!r}, and on the way there others could read the token; give https"
+            )
+        self._base = f"{url.rstrip('/').removesuffix('/api/v1')}/api/v1"
+        self._token = token
+        self._opener = urllib.request.build_opener(_NoRedirects)
+
+    @classmethod
+    def of(cls, url: str, token_file: Path | None) -> "ApiClient":
+        """Return the API with the token in a file."""
+        return cls(url, "" if token_file is None else token_file.read_text().strip())
+
+    def get(self, path: str, **query: object) -> Any:
+        """Ask for something; see `ask` for what is raised."""
+        given = {name: value for name, value in query.items() if value not in (None, "")}
+        return self.ask("GET", f"{path}?{urlencode(given)}" if given else path)
+
+    def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Have something done; see `ask` for what is raised."""
+        return self.ask("POST", path, {} if body is None else body)
+
+    def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
+        """Return what the API answers, with ids as numbers and moments as such.
+
+        Raises:
+            ApiRefused: it is refused.
+            StoreUnavailable: nobody answers, or not as the API does.
+        """
+        data = None if body is None else json.dumps(body, default=_spelled).encode()
+        headers = {"accept": "application/json", "content-type": "application/json"}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
+        request = urllib.request.Request(  # noqa: S310 (http and https only)
+            self._base + path, data, headers, method=method
+        )
+        try:
+            with self._opener.open(request, timeout=WITHIN) as answer:
+                return _read(answer.read(LARGEST))
+        except urllib.error.HTTPError as refused:
+            with refused:
+                raise _refusal(refused, self._base) from None
+        except (OSError, HTTPException) as error:
+            raise StoreUnavailable(f"the API at {self._base} does not answer: {error}") from error
+
+
+def in_path(name: str) -> str:
+    """Return a name as it stands in a path."""
+    return quote(name, safe="")
+
+
+def record(found: Mapping[str, Any]) -> Any:
+    """Return an object with what the API answers as its attributes."""
+    return SimpleNamespace(**found)
+
+
+class _NoRedirects(urllib.request.HTTPRedirectHandler):
+    """Follows nobody elsewhere, with the token."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+def _read(content: bytes) -> Any:
+    try:
+        return _typed(row_json.read(content, "the answer"))
+    except row_json.UnreadableRow as error:
+        raise StoreUnavailable(f"the answer is none of the API: {error}") from None
+
+
+def _typed(value: Any, name: str = "") -> Any:
+    if isinstance(value, list):
+        return [_typed(each, name) for each in value]
+    if isinstance(value, dict):
+        kept = name in ("args", "metadata", "result", "payload", "change")  # of people
+        return value if kept else {key: _typed(each, key) for key, each in value.items()}
+    if isinstance(value, str) and name in _IDS | {"ids"} and value.isdecimal():
+        return int(value)
+    if isinstance(value, str) and (name.endswith("_at") or name in ("until", "last_tick")):
+        return datetime.fromisoformat(value)
+    return value
+
+
+def _spelled(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else str(value)
+
+
+def _refusal(refused: urllib.error.HTTPError, base: str) -> MutiraoError:
+    said: Any = row_json.shown(refused.read(100_000) or b"{}")
+    told = said if isinstance(said, dict) else {}
+    detail = str(told.get("detail") or told.get("title") or refused.reason)
+    if refused.code == 401:
+        return ConfigurationError(f"the API at {base} does not know the token: {detail}")
+    if refused.code >= 500 or "type" not in told:
+        return StoreUnavailable(f"the API at {base} answers {refused.code}: {detail}")
+    return ApiRefused(detail)
+
+
+def _is_this_machine(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

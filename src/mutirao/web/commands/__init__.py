@@ -1,0 +1,1 @@
+"""What the forms of pages have done: to jobs that are named, to all that match, to other things."""

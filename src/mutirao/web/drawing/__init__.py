@@ -1,0 +1,1 @@
+"""Figures and graphs as numbers, which templates draw as SVG."""

@@ -1,0 +1,94 @@
+"""The dashboard as a WSGI application, in an event loop of its own, for Flask and Django.
+
+The loop runs in one thread of the process, which begins with the first request: what a server has
+loaded before it forks has no thread. The connections are closed when the process ends.
+"""
+
+import atexit
+import os
+from collections.abc import Awaitable, Callable, Iterable
+from inspect import iscoroutinefunction
+from typing import TYPE_CHECKING, Any
+
+from a2wsgi import ASGIMiddleware
+from a2wsgi.asgi import build_scope
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from mutirao.client.portal import Portal
+from mutirao.web.access import DECIDED, Access, Decide
+
+if TYPE_CHECKING:
+    from mutirao.web.site import Site
+
+StartResponse = Callable[..., Any]
+WITHIN = 10.0  # seconds that the thread of a request waits for what its answer leaves behind
+
+
+class WsgiSite:
+    """The dashboard of an application, for servers that speak WSGI.
+
+    Parameters:
+        access: asked in the thread of each request, unless it is a coroutine function.
+        close: closes what was opened in the event loop that runs.
+    """
+
+    def __init__(self, site: "Site", access: Decide, close: Callable[[], Awaitable[None]]) -> None:
+        self._site, self._access, self._close = site, access, close
+        self._portal = Portal()
+        self._inner: ASGIMiddleware | None = None
+        self._pid = 0
+
+    def __call__(self, environ: dict[str, Any], start_response: StartResponse) -> Iterable[bytes]:
+        """Answer a request."""
+        try:
+            scope: Any = build_scope(environ)  # type: ignore[arg-type]
+        except UnicodeError:  # a path that is no UTF-8, or a query that is not ASCII
+            start_response("400 Bad Request", [("Content-Type", "text/plain")])
+            return [b"The path or the query cannot be read.\n"]
+        if not _is_asynchronous(self._access):
+            environ[DECIDED] = _said(self._access, Request({**scope, "client": _client(environ)}))
+        inner: Iterable[bytes] = self._opened()(environ, start_response)
+        return inner
+
+    def close(self) -> None:
+        """Close what the requests of this process have opened. The next request opens it anew."""
+        if self._inner is not None and self._pid == os.getpid():
+            atexit.unregister(self.close)
+            self._portal.call(self._close)
+            self._portal.close()
+            self._inner = None
+
+    def _opened(self) -> Any:
+        if self._inner is None or self._pid != os.getpid():
+            self._pid = os.getpid()
+            answer: Any = self._answer
+            self._inner = ASGIMiddleware(answer, wait_time=WITHIN, loop=self._portal.loop())
+            atexit.register(self.close)
+        return self._inner
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        scope["client"] = _client(scope["wsgi_environ"])
+        await self._site(scope, receive, send)
+
+
+def _said(access: Decide, request: Request) -> Callable[[], Access | Awaitable[Access]]:
+    """Ask in this thread, with what the host keeps for it; the error comes where it is answered."""
+    try:
+        found = access(request)
+    except Exception as error:  # noqa: BLE001 (it becomes a page, as those of other requests)
+        return lambda refused=error: _raise(refused)  # type: ignore[misc]
+    return lambda: found
+
+
+def _raise(error: Exception) -> Access:
+    raise error
+
+
+def _is_asynchronous(access: Decide) -> bool:
+    return iscoroutinefunction(access) or iscoroutinefunction(getattr(access, "__call__", None))  # noqa: B004
+
+
+def _client(environ: dict[str, Any]) -> tuple[str, int] | None:
+    address, port = environ.get("REMOTE_ADDR", ""), str(environ.get("REMOTE_PORT") or "0")
+    return (address, int(port) if port.isdecimal() else 0) if address else None
