@@ -94,6 +94,13 @@ async def test_a_job_is_edited_and_enqueued_again(browser: Browser, shop: Shop) 
     [job, *_] = await shop.app.ajobs()
     dead = await shop.app.ajob(shop.dead)
     assert job.args == {**dead.args, "to": "bia@example.com"}
+    other: dict[str, Any] = {
+        "task": "print_letter",
+        "from": str(shop.dead),
+        "arg.to": "x",
+        "arg.token": "•••",
+    }
+    assert (await browser.post("/act/enqueue", "act", **other)).status_code == 400
     form["arg.password"] = "x•••"
     answer = await browser.post("/act/enqueue", "act", **form)
     assert "give the whole value" in answer.text

@@ -32,6 +32,8 @@ async def enqueue(call: PageCall, given: Fields) -> Notice | Response:
     task = call.client.task_named(given.text("task", 200))
     source = given.text("from", 20)
     job = await copied_job(call, id_in(source)) if source else None
+    if job is not None and job.task != task.name:  # its secrets are for its own task
+        raise Misread("refused.bad_field")
     try:
         made = task.using(**_options(given)).job(**_arguments(call, task, given, job))
         about = About("enqueue", "task", task.name)
