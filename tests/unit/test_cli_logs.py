@@ -73,6 +73,9 @@ def test_text() -> None:
         " [job=7 task=send queue=mail attempt=2 run=3 ms=12.341]"
     )
     assert TextFormatter().format(record()).endswith("mutirao: job 7 ended")
+    known = record(event="attempt.ended", worker=5)  # and the error, which the message has
+    known.error = "Busy"
+    assert TextFormatter().format(known).endswith("mutirao: job 7 ended")
 
 
 def test_json() -> None:
