@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -93,11 +94,10 @@ class Project:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
+def project(tmp_path: Path, migrated_file: Path) -> Project:
     """A project whose database is migrated."""
-    made = Project(tmp_path)
-    made.run("migrate", "--verbosity", "0")
-    return made
+    shutil.copy(migrated_file, tmp_path / "shop.db")
+    return Project(tmp_path)
 
 
 def test_commands(project: Project) -> None:
@@ -120,6 +120,7 @@ def test_commands(project: Project) -> None:
     assert '"state":"cancelled"' in ran.stdout.replace(" ", "")
 
 
+@pytest.mark.repeats(decided="tests/integration/service")
 def test_several_processes(project: Project) -> None:
     """Each of them sets the project up."""
     with project.running("mutirao", "worker", "--processes", "2", "--poll", "0.2"):

@@ -1,8 +1,8 @@
 """`manage.py mutirao worker --reload`: again when code changes, as Django's autoreloader sees it.
 
 A process starts another one, as `runserver` does. In that the worker has the main thread, as its
-signals need it, and the reloader another one: after a change the worker ends as after SIGTERM, so
-that no job is lost, and the first process starts it anew.
+signals need it, and another one looks at the files that Django's reloader would: after a change the
+worker ends as after SIGTERM, so that no job is lost, and the first process starts it anew.
 """
 
 import os
@@ -38,36 +38,27 @@ def reloaded(run: Callable[[], Any]) -> Any:
 
 
 def _watched(run: Callable[[], Any]) -> Any:
-    changed: list[Path] = []
-
-    def stop(sender: object, file_path: Path, **_: object) -> bool:
-        if not changed:
-            changed.append(file_path)
-            sys.stderr.write(f"{file_path} changed: starting the worker again\n")
-            os.kill(os.getpid(), signal.SIGTERM)
-        return True  # Django would exit at once
-
-    autoreload.file_changed.connect(stop, dispatch_uid="mutirao")
-    reloader = autoreload.get_reloader()
+    ended, changed = threading.Event(), threading.Event()
 
     def watch() -> None:
-        since = float(os.environ.get(_SINCE, "inf"))
-        for (
-            path,
-            changed_at,
-        ) in _code().items():  # before the reloader has looked for the first time
-            if since < changed_at <= time.time():
-                stop(reloader, path)
-        reloader.run(threading.main_thread())
+        since, known = float(os.environ.get(_SINCE, "inf")), dict[Path, float]()
+        while not ended.wait(_LOOK_AGAIN):
+            for path, at in _code().items():
+                # What was changed while we started differs from nothing that we have seen.
+                if known.setdefault(path, at) != at or since < at <= time.time():
+                    sys.stderr.write(f"{path} changed: starting the worker again\n")
+                    changed.set()
+                    os.kill(os.getpid(), signal.SIGTERM)
+                    return
 
-    threading.Thread(target=watch, name="mutirao-reloader", daemon=True).start()
+    threading.Thread(target=watch, name="mutirao-code", daemon=True).start()
     try:
         status = run()
-    except SystemExit as ended:
-        status = ended.code
+    except SystemExit as exiting:
+        status = exiting.code
     finally:
-        reloader.stop()
-    sys.exit(CHANGED if changed else status)
+        ended.set()
+    sys.exit(CHANGED if changed.is_set() else status)
 
 
 def _code() -> Code:
