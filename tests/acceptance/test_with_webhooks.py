@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.support.served import Served
 from tests.support.waiting import wait_until
 
 
+@pytest.mark.repeats(decided="tests/integration/webhooks")
 def test_an_order_has_a_receipt_and_a_webhook(tmp_path: Path) -> None:
     """One that was rolled back has neither, and a stranger's webhook is refused."""
     url = f"sqlite+aiosqlite:///{tmp_path}/kites.db"

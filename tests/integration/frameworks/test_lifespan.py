@@ -108,7 +108,7 @@ def test_code_is_reloaded(migrated_file: Path, tmp_path: Path) -> None:
     """By uvicorn: what runs is given back without an attempt, and the new code runs it."""
     served = program(migrated_file, tmp_path)
     with served.running("uvicorn", "reloaded:web", "--reload", "--port", "PORT"):
-        wait_until(lambda: len(workers(tmp_path)) == 1)
+        wait_until(lambda: served.answers("/none", 404))
         [first] = workers(tmp_path)
         assert served.ask("/jobs", {}) == (200, {"id": 1})
         wait_until(lambda: state(tmp_path) == (JobState.RUNNING, 1))
@@ -127,7 +127,7 @@ def test_several_processes_of_a_server(migrated_file: Path, tmp_path: Path) -> N
     """
     served = program(migrated_file, tmp_path)
     with served.running("uvicorn", "reloaded:web", "--workers", "2", "--port", "PORT"):
-        wait_until(lambda: len(workers(tmp_path)) == 2)
+        wait_until(lambda: served.answers("/none", 404) and len(workers(tmp_path)) == 2)
         assert served.ask("/jobs", {}) == (200, {"id": 1})
         wait_until(lambda: state(tmp_path) == (JobState.RUNNING, 1))
         before = workers(tmp_path)
