@@ -29,6 +29,7 @@ include_patterns = [
     "*.md",
     "docs/**",
     "examples/README.md",
+    "deploy/README.md",
     "benchmarks/*.md",
     "benchmarks/results/*.md",
 ]

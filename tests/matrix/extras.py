@@ -31,6 +31,11 @@ IMPORTS = {
     "http2": "h2, mutirao.webhooks",
     "federation": "mutirao.federation",
     "web": "mutirao.web",
+    "wsgi": "a2wsgi, mutirao.web",
+    "django": "django, mutirao.integrations.django",
+    "flask": "mutirao.integrations.flask",
+    "litestar": "mutirao.integrations.litestar",
+    "prometheus": "prometheus_client, mutirao.telemetry.prometheus.listener",
     "otel": "mutirao.telemetry.opentelemetry",
     "sentry": "mutirao.telemetry.sentry",
 }

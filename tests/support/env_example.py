@@ -53,6 +53,9 @@ MUTIRAO_HUB_TOKEN=change-me-three
 # MUTIRAO_JSON=
 # The hub that is told of jobs and wakes workers, if there is one: tcp://host:8770.
 # MUTIRAO_HUB=
+# A dashboard that commands ask instead of the database, and the file of its token.
+# MUTIRAO_API=
+# MUTIRAO_API_TOKEN_FILE=
 # What `mutirao probe` asks.
 # MUTIRAO_PROBE_URL={probe}
 

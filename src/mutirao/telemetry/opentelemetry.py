@@ -186,7 +186,7 @@ class OpenTelemetry:
             if attempt is not None:
                 self._guarded(self._end, attempt, outcome)
 
-    def _begin(self, job: Job) -> "_Attempt":
+    def _begin(self, job: Job) -> "_Measured":
         headers, links = carried(job), None
         parent = propagate.extract(headers, context=Context()) if headers else Context()
         if self._links:
@@ -202,12 +202,12 @@ class OpenTelemetry:
         span, context = self._span(job, more, SpanKind.CONSUMER, parent, links)
         token = contexts.attach(context)
         hand_trace(partial(self._headers, context))
-        return _Attempt(span, token)
+        return _Measured(span, token)
 
     def _headers(self, context: Context) -> dict[str, str]:
         return self._guarded(_injected, context) or {}
 
-    def _end(self, attempt: "_Attempt", outcome: Outcome | None) -> None:
+    def _end(self, attempt: "_Measured", outcome: Outcome | None) -> None:
         span, token = attempt
         try:
             if outcome is not None and span.is_recording():
@@ -265,7 +265,7 @@ def in_child(job: Job) -> Iterator[None]:
         contexts.detach(token)
 
 
-class _Attempt(NamedTuple):
+class _Measured(NamedTuple):
     span: Span
     token: Any
 

@@ -57,6 +57,7 @@ class Job(ViewRow):
     fingerprint = models.TextField(null=True)
     tenant = models.TextField(null=True)
     group = models.TextField(null=True)
+    expires_at = MomentField(null=True)
 
     class Meta(ViewRow.Meta):
         """Its view."""
