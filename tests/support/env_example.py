@@ -15,7 +15,7 @@ import click
 
 from mutirao.cli import main
 from mutirao.cli.probing.probe import OF_A_WORKER
-from mutirao.transports.rabbitmq.__init__ import RabbitOptions
+from mutirao.transports.rabbitmq import RabbitOptions
 from mutirao.transports.sqs.options import SqsOptions
 
 ROOT = Path(__file__).parents[2]
