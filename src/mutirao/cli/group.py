@@ -44,7 +44,7 @@ _COMMANDS = {
     "graphs": ("graphs", "graphs"),
     "hosts": ("hosts", "hosts"),
     "hub": ("hub", "hub"),
-    "init": ("init.writing", "init"),
+    "init": ("init.starting", "init"),
     "limits": ("limits", "limits"),
     "list": ("jobs", "list_"),
     "metrics": ("telemetry.metrics", "metrics"),
