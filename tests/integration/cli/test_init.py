@@ -74,6 +74,45 @@ def test_in_a_fresh_environment(kind: str, tmp_path: Path, installed: Installed)
     assert "3 passed" in run_tests(tmp_path, programs / "python")
 
 
+def test_an_app_of_django_passes_its_tests(tmp_path: Path) -> None:
+    """In a project that names it, with Mutirão's app, in INSTALLED_APPS."""
+    status, said = init(str(tmp_path), "--django", "--name", "work")
+    assert (status, "manage.py test work" in said) == (0, True)
+    (tmp_path / "manage.py").write_text(MANAGE)
+    done = subprocess.run(
+        [sys.executable, "manage.py", "test", "work"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
+    )
+    assert "Ran 3 tests" in done.stderr, done.stdout + done.stderr
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+MANAGE = """
+import sys
+
+from django.conf import settings
+from django.core.management import execute_from_command_line
+
+settings.configure(
+    SECRET_KEY="for a test",
+    USE_TZ=True,
+    INSTALLED_APPS=["mutirao.integrations.django", "work"],
+    DATABASES={
+        "default": {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": "work.db",
+            "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE"},
+        }
+    },
+)
+execute_from_command_line(sys.argv)
+"""
+
+
 @pytest.mark.parametrize("there", ["jobs/tasks.py", "compose.yaml"])
 def test_nothing_is_overwritten(there: str, tmp_path: Path) -> None:
     """If one of the files is there, or the package, none is written."""

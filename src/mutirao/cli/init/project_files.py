@@ -5,13 +5,16 @@ from pathlib import Path
 
 import click
 
-from mutirao.cli.init.projects import FASTAPI, FLASK, PLAIN, StartedProject
+from mutirao.cli.init.projects import DJANGO, FASTAPI, FLASK, PLAIN, StartedProject
 from mutirao.cli.output import say
 from mutirao.errors import ConfigurationError
+
+_KINDS: dict[str, StartedProject] = {"django": DJANGO, "fastapi": FASTAPI, "flask": FLASK}
 
 
 @click.command()
 @click.argument("directory", default=".", type=click.Path(file_okay=False, path_type=Path))
+@click.option("--django", "kind", flag_value="django", help="Into a project with Django.")
 @click.option("--fastapi", "kind", flag_value="fastapi", help="Into a project with FastAPI.")
 @click.option("--flask", "kind", flag_value="flask", help="Into a project with Flask.")
 @click.option("--name", default="jobs", show_default=True, help="The package that is written.")
@@ -22,7 +25,7 @@ def init(directory: Path, kind: str | None, name: str) -> None:
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(f"{name!r} is no name of a package; give one such as jobs")
-    chosen: StartedProject = {"fastapi": FASTAPI, "flask": FLASK}.get(kind or "", PLAIN)
+    chosen = _KINDS.get(kind or "", PLAIN)
     texts = {directory / path: text for path, text in chosen.written(name).items()}
     _write(texts)
     for path in texts:

@@ -112,3 +112,23 @@ FLASK = StartedProject(
         "flask mutirao worker",
     ),
 )
+DJANGO = StartedProject(
+    {
+        "PACKAGE/__init__.py": "package.py.txt",
+        "PACKAGE/apps.py": "django_apps.py.txt",
+        "PACKAGE/tasks.py": "django_tasks.py.txt",
+        "PACKAGE/tests.py": "django_tests.py.txt",
+        COMPOSE: "django_compose.yaml.txt",
+    },
+    "mutirao[django,postgresql]",
+    "python manage.py mutirao …",
+    (
+        "# in your settings:",
+        '#     INSTALLED_APPS = [..., "mutirao.integrations.django", "PACKAGE"]',
+        "#     DATABASES: on SQLite with",
+        '#     "OPTIONS": {"timeout": 30, "transaction_mode": "IMMEDIATE"}',
+        "python manage.py migrate",
+        "python manage.py test PACKAGE",
+        "python manage.py mutirao worker",
+    ),
+)
