@@ -88,7 +88,7 @@ class FleetStore(MemoryStore):
             now + int(ttl * MICROS_PER_SECOND),
             now - int(every * MICROS_PER_SECOND),
         )
-        return bool(self._look(_TAKEN, values))
+        return bool(self._rows(_TAKEN, values))
 
     # All workers of a fleet have the same code, so the first one's declarations stand for all.
 
@@ -104,7 +104,7 @@ class FleetStore(MemoryStore):
             await super().put_limit(rule, **how)
             self._declared.add(rule.name)
 
-    async def limits(self) -> list[LimitRecord]:
+    async def limits(self, most: int | None = None) -> list[LimitRecord]:
         """Return none: those in no code would be told."""
         return []
 
@@ -119,12 +119,12 @@ class FleetStore(MemoryStore):
         """Beat; where there is something to cancel, as any store."""
         now = to_micros(self._now())
         values = now, now + int(how["expiry"] * MICROS_PER_SECOND), how["stuck"], how["late"]
-        beaten = self._look(_BEATEN, (*values, worker, worker))
+        beaten = self._rows(_BEATEN, (*values, worker, worker))
         return Beat(True, ()) if beaten else await super().beat(worker, **how)
 
     def live(self) -> dict[int, Live]:
         """Return the live jobs, by id."""
-        rows = self._look(
+        rows = self._rows(
             "SELECT l.id, l.run_at, j.task, l.run, l.worker, l.lost"
             " FROM mutirao_live l JOIN mutirao_job j ON j.id = l.id ORDER BY l.id"
         )
@@ -132,16 +132,16 @@ class FleetStore(MemoryStore):
 
     def has(self, job: int, run: int) -> bool:
         """Return whether some worker holds this run of a job."""
-        return bool(self._look(_HAS, (job, run)))
+        return bool(self._rows(_HAS, (job, run)))
 
     def asked(self) -> dict[int, tuple[str, datetime]]:
         """Return the task of each job, and when it was enqueued, by id."""
-        rows = self._look("SELECT id, task, enqueued_at FROM mutirao_job ORDER BY id")
+        rows = self._rows("SELECT id, task, enqueued_at FROM mutirao_job ORDER BY id")
         return {id: (task, from_micros(at)) for id, task, at in rows}
 
     def ended(self) -> dict[int, Ended]:
         """Return the ends of the jobs that have ended, by id."""
-        found = self._look("SELECT job, outcome, finished_at FROM mutirao_attempt")
+        found = self._rows("SELECT job, outcome, finished_at FROM mutirao_attempt")
         ends = [(job, OutcomeKind(kind), from_micros(at) - BEGINNING) for job, kind, at in found]
         return {
             job: Ended(kind, at.total_seconds()) for job, kind, at in ends if kind in FINAL_OUTCOMES
@@ -149,28 +149,28 @@ class FleetStore(MemoryStore):
 
     def listening(self) -> list[int]:
         """Return the workers that want to be notified."""
-        return [id for (id,) in self._look("SELECT id FROM mutirao_worker WHERE listening")]
+        return [id for (id,) in self._rows("SELECT id FROM mutirao_worker WHERE listening")]
 
     def ticks(self) -> list[datetime]:
         """Return the ticks that made jobs, as these say, in order."""
-        found = self._look(
+        found = self._rows(
             "SELECT metadata ->> 'tick' AS tick FROM mutirao_job WHERE tick IS NOT NULL ORDER BY 1"
         )
         return [datetime.fromisoformat(tick) for (tick,) in found]
 
     def ticks_next(self) -> bool:
         """Return whether a schedule will tick once more, or nobody has written it down yet."""
-        [(written, coming)] = self._look("SELECT count(*), count(next_at) FROM mutirao_schedule")
+        [(written, coming)] = self._rows("SELECT count(*), count(next_at) FROM mutirao_schedule")
         return not written or bool(coming)
 
     def attempts(self) -> dict[int, list[tuple[int, OutcomeKind]]]:
         """Return the runs that have ended of each job, with their outcomes."""
         found = defaultdict[int, list[tuple[int, OutcomeKind]]](list)
-        for job, run, outcome in self._look("SELECT job, run, outcome FROM mutirao_attempt"):
+        for job, run, outcome in self._rows("SELECT job, run, outcome FROM mutirao_attempt"):
             found[job].append((run, OutcomeKind(outcome)))
         return found
 
-    def _look(self, sql: str, params: tuple[Any, ...] = ()) -> list[Any]:
+    def _rows(self, sql: str, params: tuple[Any, ...] = ()) -> list[Any]:
         return self._one_thread.driver.handle(Execute(sql, params))
 
 

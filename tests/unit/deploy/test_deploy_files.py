@@ -135,13 +135,13 @@ def test_units_are_as_systemd_says(tmp_path: Path) -> None:
         (tmp_path / each.name.replace("@", "@1")).write_text(text)
     placed = sorted(map(str, tmp_path.glob("*.service")))
     assert _analyzed("verify", "--man=no", *placed) == ""
-    for each in placed:
-        _analyzed("security", "--offline=true", "--threshold=20", "--no-pager", each)
+    for unit in placed:
+        _analyzed("security", "--offline=true", "--threshold=20", "--no-pager", unit)
     assert "Unknown key" in _wrong(tmp_path)
 
 
 def _analyzed(*words: str, status: int = 0) -> str:
-    command = [systemd_analyze(), *words]
+    command = [str(systemd_analyze()), *words]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == status, done.stdout + done.stderr
     return done.stderr.strip()
