@@ -29,7 +29,8 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
              $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
              $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
                vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
-             $(foreach page,database django django-admin django-testing graphs guarantees hub limits schedules tasks tenants topics uniqueness worker, \
+             $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/procrastinate graphs guarantees \
+               hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
