@@ -21,9 +21,8 @@ ValueError: what they sent"""
 def frames(**given: str) -> list[dict[str, object]]:
     """Return the frames of the text of an error."""
     said = TRACEBACK.format(**({"message": "no", "line": "2"} | given))
-    [*found] = _exception(
-        Outcome(OutcomeKind.DEAD, error_type="ValueError", error=said)
-    )["stacktrace"]["frames"]  # fmt: skip
+    outcome = Outcome(OutcomeKind.DEAD, error_type="ValueError", error=said)
+    found: list[dict[str, object]] = _exception(outcome)["stacktrace"]["frames"]
     return found
 
 
