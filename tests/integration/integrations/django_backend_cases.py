@@ -352,7 +352,8 @@ class Running(Clean):
 
     def test_ids(self) -> None:
         """Unknown and malformed ones are not there; another task's is a mismatch."""
-        for id in ("123456789", "no number", "-1", "²", str(UUID(int=3)), str(10**30), ""):
+        huge = (str(10**30), "9" * 5_000)
+        for id in ("123456789", "no number", "-1", "²", str(UUID(int=3)), *huge, ""):
             with pytest.raises(TaskResultDoesNotExist):
                 tasks.echo.get_result(id)
         with pytest.raises(TaskResultMismatch):
