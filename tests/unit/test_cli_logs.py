@@ -159,8 +159,8 @@ NASTY = "q\n2026-11-27T00:00:00.000Z CRITICAL mutirao: forged\r\x1b[2J\x85\u2028
 def test_texts_are_cut(formatter: logging.Formatter) -> None:
     """Whatever others have sent stands in an error: a line has its beginning and its end."""
     text = "begins" + "é\n\x1b" * 40_000 + "ends"
-    made = record(tenant=text, error=text)
-    made.msg, made.args = text, ()
+    made = record(tenant=text)
+    vars(made).update(error=text, msg=text, args=())
     made.exc_info = (ValueError, ValueError(text), None)
     said = formatter.format(made)
     assert len(said) < 4 * 4 * LONGEST
