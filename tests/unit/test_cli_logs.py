@@ -18,6 +18,7 @@ from mutirao.cli.output import say
 from mutirao.log import log
 from mutirao.model.brokers.message import MessageId
 from mutirao.telemetry.logs import JsonFormatter, LineHandler, LogfmtFormatter, TextFormatter
+from mutirao.telemetry.logs.formats import LONGEST
 
 FIELDS: dict[str, Any] = {
     "job": 7,
@@ -152,6 +153,19 @@ def test_an_error_keeps_its_traceback(formatter: logging.Formatter) -> None:
 
 
 NASTY = "q\n2026-11-27T00:00:00.000Z CRITICAL mutirao: forged\r\x1b[2J\x85\u2028\u202e\x00\ud800"
+
+
+@pytest.mark.parametrize("formatter", [TextFormatter(), JsonFormatter(), LogfmtFormatter()])
+def test_texts_are_cut(formatter: logging.Formatter) -> None:
+    """Whatever others have sent stands in an error: a line has its beginning and its end."""
+    text = "begins" + "é\n\x1b" * 40_000 + "ends"
+    made = record(tenant=text)
+    vars(made).update(error=text, msg=text, args=())
+    made.exc_info = (ValueError, ValueError(text), None)
+    said = formatter.format(made)
+    assert len(said) < 4 * 4 * LONGEST
+    assert said.count("characters left out") == (3 if isinstance(formatter, TextFormatter) else 4)
+    assert all(said.count(each) >= 3 for each in ("begins", "ends"))
 
 
 def lines(record: logging.LogRecord) -> list[str]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from prometheus_client import generate_latest
 
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.ports.measurements import EndedAttempt
 from mutirao.telemetry.prometheus.families import OTHERS, Distribution
+from mutirao.telemetry.prometheus.text import scraped
 from mutirao.telemetry.prometheus.worker_metrics import MOST_QUEUES, WorkerMetrics
 
 
@@ -38,3 +40,12 @@ def test_names_are_what_they_are() -> None:
     metrics.ended([attempt('a"b\\c\nd'), attempt("lone\ud800")])
     text = generate_latest(metrics.registry())
     assert rb'{queue="a\"b\\c\nd"}' in text
+
+
+@pytest.mark.parametrize(
+    "accept", ["application/openmetrics-text; version=abc", "text/plain;version=²"]
+)
+def test_what_nobody_can_accept(accept: str) -> None:
+    """Whoever writes that has Prometheus's text, and no error in the log."""
+    reply = scraped(WorkerMetrics().registry(), accept)
+    assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")

@@ -1,10 +1,10 @@
 """The event of an attempt that failed: of its exception, or of what is known of it as text.
 
 A child process raises where nobody else has its exception. What the engine keeps of that is its
-type, its message and its traceback as text, of which the frames are read.
+type, its message and its traceback as text, of which the frames are read. A message may hold
+whatever others have sent, and look like a traceback: no file that it names is opened.
 """
 
-import linecache
 import re
 from pathlib import Path
 from typing import Any, Literal
@@ -17,7 +17,11 @@ from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.jobs.states import OutcomeKind
 
 MECHANISM = {"type": "mutirao", "handled": False}
-_FRAME = re.compile(r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d+), in (?P<name>.+)$', re.M)
+_FRAME = re.compile(
+    r'^  File "(?P<file>[^"\n]+)", line (?P<line>\d{1,9}), in (?P<name>.+)$'
+    r"(?:\n    (?P<code>.+)$)?",
+    re.M | re.A,
+)
 _OURS = str(Path(__file__).parents[1])
 _BEGINS = "\n\nTraceback (most recent call last)"
 
@@ -58,18 +62,20 @@ def _exception(outcome: Outcome) -> dict[str, Any]:
     found: dict[str, Any] = {"type": kind, "value": said, "mechanism": MECHANISM}
     if module:
         found["module"] = module
-    frames = [_frame(*each.group("file", "line", "name")) for each in _FRAME.finditer(stack)]
+    frames = [
+        _frame(*each.group("file", "line", "name", "code")) for each in _FRAME.finditer(stack)
+    ]
     if frames:
         found["stacktrace"] = {"frames": frames}
     return found
 
 
-def _frame(file: str, line: str, name: str) -> dict[str, Any]:
+def _frame(file: str, line: str, name: str, code: str | None) -> dict[str, Any]:
     return {
         "filename": file,
         "abs_path": file,
         "lineno": int(line),
         "function": name,
-        "context_line": linecache.getline(file, int(line)).rstrip(),
+        "context_line": code or "",
         "in_app": "site-packages" not in file and not file.startswith(_OURS),
     }

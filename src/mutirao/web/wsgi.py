@@ -8,6 +8,7 @@ import atexit
 import os
 from collections.abc import Awaitable, Callable, Iterable
 from inspect import iscoroutinefunction
+from io import BytesIO
 from typing import TYPE_CHECKING, Any
 
 from a2wsgi import ASGIMiddleware
@@ -17,11 +18,13 @@ from starlette.types import Receive, Scope, Send
 
 from mutirao.client.portal import Portal
 from mutirao.web.access import DECIDED, Access, Decide
+from mutirao.web.api.call import LONGEST_BODY
 
 if TYPE_CHECKING:
     from mutirao.web.site import Site
 
 StartResponse = Callable[..., Any]
+PART = 65_536  # bytes of a body that are read at once
 WITHIN = 10.0  # seconds that the thread of a request waits for what its answer leaves behind
 
 
@@ -44,12 +47,15 @@ class WsgiSite:
         try:
             scope: Any = build_scope(environ)  # type: ignore[arg-type]
         except UnicodeError:  # a path that is no UTF-8, or a query that is not ASCII
-            start_response("400 Bad Request", [("Content-Type", "text/plain")])
-            return [b"The path or the query cannot be read.\n"]
+            return _refused(start_response, b"The path or the query cannot be read.\n")
+        if (body := _body(environ)) is None:
+            return _refused(start_response, b"The body has not come to its end.\n")
+        length = str(len(body))
+        environ = {**environ, "wsgi.input": BytesIO(body), "CONTENT_LENGTH": length}
         if not _is_asynchronous(self._access):
             environ[DECIDED] = _said(self._access, Request({**scope, "client": _client(environ)}))
-        inner: Iterable[bytes] = self._opened()(environ, start_response)
-        return inner
+        # Whole: of an answer that nobody takes to its end, the task would wait forever.
+        return [b"".join(self._opened()(environ, start_response))]
 
     def close(self) -> None:
         """Close what the requests of this process have opened. The next request opens it anew."""
@@ -70,6 +76,33 @@ class WsgiSite:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         scope["client"] = _client(scope["wsgi_environ"])
         await self._site(scope, receive, send)
+
+
+def _refused(start_response: StartResponse, why: bytes) -> Iterable[bytes]:
+    start_response("400 Bad Request", [("Content-Type", "text/plain")])
+    return [why]
+
+
+def _body(environ: dict[str, Any]) -> bytes | None:
+    """Return the body, of a larger one enough to be refused; None if it is not there as a whole.
+
+    What is read of a connection that is closed is empty, whatever length was said before.
+    """
+    said = str(environ.get("CONTENT_LENGTH") or "0")
+    if not (said.isascii() and said.isdecimal()):
+        return None
+    left = LONGEST_BODY + 1 if len(said) > 9 else min(int(said), LONGEST_BODY + 1)
+    found = bytearray()
+    while left > 0:
+        try:
+            part = environ["wsgi.input"].read(min(left, PART))
+        except OSError:
+            return None
+        if not part:
+            return None
+        found += part
+        left -= len(part)
+    return bytes(found)
 
 
 def _said(access: Decide, request: Request) -> Callable[[], Access | Awaitable[Access]]:

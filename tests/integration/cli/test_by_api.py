@@ -153,3 +153,48 @@ def test_each_command_by_the_api_is_one() -> None:
             elif getattr(command, "is_by_api", False):
                 found.add(f"{path}{name}")
     assert found == by_api.COMMANDS.keys()
+
+
+@pytest.mark.parametrize("content", [f"{TOKEN}\nanother", f"admin eva {TOKEN}", f"{TOKEN}é"])
+def test_no_token_is_printed(remote: Remote, content: str) -> None:
+    """Not even one that is none."""
+    remote.file.write_text(content)
+    said = remote.refused(2, "list")
+    assert ("--token-file has more" in said, TOKEN in said) == (True, False)
+    remote.file.write_bytes(b"\xff\xfe")
+    assert "it is no text" in remote.refused(2, "list")
+
+
+@pytest.mark.parametrize("url", ["http://eva:hunter2@127.0.0.1:1", "https://[::1", "http://a:x"])
+def test_urls_that_are_none(remote: Remote, url: str) -> None:
+    """And a password in one is not printed."""
+    remote.url = url
+    said = remote.refused(2, "list")
+    assert ("give where the dashboard is" in said, "hunter2" in said) == (True, False)
+
+
+def test_no_proxy_reads_the_token(remote: Remote, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What goes to this machine by HTTP goes there, and to no proxy."""
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    monkeypatch.delenv("no_proxy", raising=False)
+    assert remote.ok("list") == "no such jobs\n"
+
+
+@pytest.mark.parametrize(
+    "answer",
+    ["[]", "{}", '{"jobs": [{"id": "%s"}], "next": null}' % ("9" * 5_000),
+     '{"jobs": [{"run_at": "soon"}], "next": null}'],
+)  # fmt: skip
+def test_an_answer_of_others(sqlite_shell: Shell, answer: str) -> None:
+    """Something else stands at that address: it is said, and no traceback."""
+
+    def other(environ: dict[str, Any], start_response: Any) -> list[bytes]:
+        start_response("200 OK", [("Content-Type", "application/json")])
+        return [answer.encode()]
+
+    with make_server("127.0.0.1", 0, other, handler_class=Silent) as server:
+        thread = threading.Thread(target=server.handle_request)
+        thread.start()
+        url = f"http://127.0.0.1:{server.server_port}"
+        assert "none of the API" in sqlite_shell.refused(4, "list", "--api", url)
+        thread.join()

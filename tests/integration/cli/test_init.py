@@ -131,3 +131,27 @@ def test_a_name_that_is_none(tmp_path: Path) -> None:
     status, said = init(str(tmp_path), "--name", "my-jobs")
     assert (status, "no name of a package" in said) == (2, True)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["mutirao", "django", "json"])
+def test_a_name_that_others_have(name: str, tmp_path: Path) -> None:
+    """It would be imported instead of theirs."""
+    status, said = init(str(tmp_path), "--name", name)
+    assert (status, "give another --name" in said) == (2, True)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("there", ["jobs", "compose.yaml"])
+def test_a_link_to_nowhere(there: str, tmp_path: Path) -> None:
+    """Is there as well, and nothing is written through it, or beside it."""
+    (tmp_path / there).symlink_to(tmp_path / "nowhere")
+    status, said = init(str(tmp_path))
+    assert (status, "exists already" in said) == (2, True)
+    assert [path.name for path in tmp_path.iterdir()] == [there]
+
+
+def test_where_nothing_can_be_written(tmp_path: Path) -> None:
+    """The reason is said, and no traceback."""
+    (tmp_path / "file").write_text("")
+    status, said = init(str(tmp_path / "file" / "below"))
+    assert (status, "cannot be written: Not a directory" in said) == (2, True)

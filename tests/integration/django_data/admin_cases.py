@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 import unittest
@@ -59,6 +60,13 @@ def act(client: Client, action: str, ids: list[Any], **more: Any) -> str:
 def told(page: Any) -> str:
     """Return the messages of a page."""
     return " | ".join(str(each) for each in page.context["messages"])
+
+
+def noted(of: str, name: str) -> list[str]:
+    """Return what the audit has that was done to a thing, by somebody of this test."""
+    entries = Action.objects.filter(who__startswith="ana", change__isnull=False).order_by("id")
+    about = [json.loads(each.change) for each in entries]
+    return [each["command"] for each in about if (each.get("of"), each.get("name")) == (of, name)]
 
 
 class Cases:
@@ -145,7 +153,7 @@ class Cases:
 
     def test_schedules(self) -> None:
         """Their times are changed, as the client allows; they are run, paused and resumed."""
-        app.schedules.put("nightly", send.job(6), "0 3 * * *")
+        app.schedules.put("nightly", send.job(6, api_key="s3cret"), "0 3 * * *")
         client, at = staff("view_schedule", "change_schedule"), "/admin/mutirao/schedule/"
         chosen = {"_selected_action": ["nightly"]}
         for action, said in (("run_now", "1 jobs made"), ("pause", "1 paused")):
@@ -153,6 +161,7 @@ class Cases:
         row = Schedule.objects.get(name="nightly")
         assert (row.status, row.last_job is not None) == ("paused", True)
         form = client.get(f"{at}nightly/change/")
+        assert "s3cret" not in form.content.decode()
         values = {
             name: "" if value is None else value
             for name, value in form.context["adminform"].form.initial.items()
@@ -165,6 +174,7 @@ class Cases:
         assert Schedule.objects.get(name="nightly").cron == "0 4 * * *"
         told(client.post(at, {"action": "resume", **chosen}, follow=True))
         assert Schedule.objects.get(name="nightly").status != "paused"
+        assert noted("schedule", "nightly") == ["run", "pause", "change", "resume"]
         app.schedules.remove("nightly")
         gone = staff("view_schedule").get(f"{at}nightly/change/")
         assert gone.status_code == 302
@@ -183,6 +193,7 @@ class Cases:
         assert "most" in str(refused.context["adminform"].form.errors)
         chosen = {"action": "remove", "_selected_action": [name]}
         assert "1 removed" in told(client.post("/admin/mutirao/limit/", chosen, follow=True))
+        assert noted("limit", name) == ["change", "remove"]
 
     def test_endpoints_and_the_others(self) -> None:
         """Endpoints are paused and resumed; each list has its page."""
@@ -207,6 +218,11 @@ class Cases:
         for name in ("crm", "shop"):
             assert client.post(f"{at}{name}/delete/", {"post": "yes"}).status_code == 302
         assert not Endpoint.objects.filter(id__in=["crm", "shop"]).exists()
+        assert noted("endpoint", "shop") == ["pause", "resume", "remove"]
+        assert noted("endpoint", "crm") == ["add", "remove"]
+        last = Action.objects.order_by("id").last()
+        page = staff("view_action").get(f"/admin/mutirao/action/{last.id}/change/")
+        assert "remove" in page.content.decode()
         for name in ("worker", "graph", "action", "subscription"):
             assert staff(f"view_{name}").get(f"/admin/mutirao/{name}/").status_code == 200
 

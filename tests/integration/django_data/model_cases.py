@@ -107,6 +107,13 @@ class Migrating(unittest.TestCase):
         assert "django_migrations" in there
         assert [each for each in there if each.startswith("mutirao")] == []
 
+    def test_no_request_s_transaction_is_around_the_dashboard(self) -> None:
+        """With ATOMIC_REQUESTS of any database: on SQLite it would wait for the request's lock."""
+        from mutirao.integrations.django.urls import urlpatterns
+
+        left_out = urlpatterns[0].callback._non_atomic_requests
+        assert left_out == {"default", "db1", "db2"}
+
     def test_the_session_is_as_it_was(self) -> None:
         """A migration leaves no setting behind."""
         question = {

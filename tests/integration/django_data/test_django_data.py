@@ -34,7 +34,7 @@ def _empty(request: pytest.FixtureRequest, kind: str, nth: int) -> str:
 @pytest.mark.parametrize("kind", sorted(_FIXTURES))
 def test_migrations_and_models(request: pytest.FixtureRequest, kind: str) -> None:
     """Both roads lead to the same tables, and the ORM reads the views."""
-    assert run(request, "model_cases", kind, 3) == 14
+    assert run(request, "model_cases", kind, 3) == 15
 
 
 def test_jobs_in_a_schema(request: pytest.FixtureRequest) -> None:

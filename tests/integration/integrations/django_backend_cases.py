@@ -352,7 +352,8 @@ class Running(Clean):
 
     def test_ids(self) -> None:
         """Unknown and malformed ones are not there; another task's is a mismatch."""
-        for id in ("123456789", "no number", "-1", "²", str(UUID(int=3)), str(10**30), ""):
+        huge = (str(10**30), "9" * 5_000)
+        for id in ("123456789", "no number", "-1", "²", str(UUID(int=3)), *huge, ""):
             with pytest.raises(TaskResultDoesNotExist):
                 tasks.echo.get_result(id)
         with pytest.raises(TaskResultMismatch):
@@ -508,13 +509,19 @@ class Settings(Clean):
         assert not connection.queries_log
 
     def test_transactions_that_cannot_complete_a_job(self) -> None:
-        """One in another, one that was marked for rollback, and one that there is not."""
-        given = {how: tasks.unfit.enqueue(how) for how in ("nested", "marked", "nowhere")}
-        assert drain(app) == {"retried": 3, "dead": 3}
+        """One in another, one marked for rollback, one that there is not, one elsewhere."""
+        given = {how: tasks.unfit.enqueue(how) for how in ("nested", "marked", "nowhere", "other")}
+        other = connections.settings["other"]
+        name, other["NAME"] = other["NAME"], "elsewhere"
+        try:
+            assert drain(app) == {"retried": 4, "dead": 4}
+        finally:
+            other["NAME"] = name
         errors = {how: app.job(each.id).error or "" for how, each in given.items()}
         assert "inside of another transaction.atomic()" in errors["nested"]
         assert "set_rollback(True) was called" in errors["marked"]
         assert "there are default, other in DATABASES" in errors["nowhere"]
+        assert "names a connection to another database" in errors["other"]
 
 
 class InATest(TestCase):  # type: ignore[misc]

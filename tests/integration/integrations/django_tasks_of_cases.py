@@ -102,7 +102,7 @@ def unfit(job: Job, how: str) -> None:
         with job.transaction(using="default"):
             transaction.set_rollback(True)
     else:
-        with job.transaction(using="nowhere"):
+        with job.transaction(using=how):
             pass
 
 

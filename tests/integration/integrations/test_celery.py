@@ -14,7 +14,14 @@ from sqlalchemy import Connection, create_engine
 
 import mutirao.integrations.celery as package
 from mutirao import JobState, Mutirao, OutcomeKind
-from mutirao.errors import ConfigurationError, InvalidJob, JobDied, ResultMissing, UnknownTask
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidJob,
+    JobDied,
+    ResultMissing,
+    UnknownJob,
+    UnknownTask,
+)
 from mutirao.integrations.celery import (
     AsyncResult,
     CeleryTask,
@@ -498,6 +505,13 @@ class TestSchedules:
             celery.add_beat_schedule({"e": {"task": "shop.nothing", "schedule": 1}})
         with pytest.raises(UnknownTask):
             celery.signature("shop.nothing")
+
+
+@pytest.mark.parametrize("id", ["b2f7c1de-0000-4000-8000-000000000000", "9" * 5_000, "1_0", "-1"])
+def test_ids_of_no_job(celery: CeleryTasks, id: str) -> None:
+    """Those that Celery has given, or anybody: there is no such job, and no other error."""
+    with pytest.raises(UnknownJob, match="is no id of a job here"):
+        celery.AsyncResult(id)
 
 
 def test_results_are_not_kept_unless_asked(app: Mutirao) -> None:

@@ -131,6 +131,23 @@ async def test_a_database_that_is_away(
     assert samples((await metrics.scraped()).body.decode())["mutirao_store_up",] == 1
 
 
+async def test_what_nobody_has_foreseen(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is raised once, and the database is not asked by each scrape for it."""
+    readings = 0
+
+    async def unforeseen(store: object) -> store_metrics.StoreReading:
+        nonlocal readings
+        readings += 1
+        raise ValueError("a row that cannot be read")
+
+    monkeypatch.setattr(store_metrics, "read", unforeseen)
+    metrics = StoreMetrics(app.store)
+    with pytest.raises(ValueError, match="a row that cannot be read"):
+        await metrics.scraped()
+    assert samples((await metrics.scraped()).body.decode())["mutirao_store_up",] == 0
+    assert readings == 1
+
+
 async def test_more_names_than_series(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
     """Those with the greatest numbers have one; and half a character breaks nothing."""
     monkeypatch.setattr(store_metrics, "MOST_SERIES", 3)

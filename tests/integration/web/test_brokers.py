@@ -5,6 +5,9 @@ from __future__ import annotations
 import re
 from typing import Any
 
+import pytest
+
+from mutirao.model.brokers.message import DeadMessage
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.web.conftest import Browser
 from tests.support.dashboard import SECRET, Shop
@@ -52,6 +55,22 @@ async def test_a_broker_that_is_away_is_told(browser: Browser, shop: Shop) -> No
     transport.available = False
     assert "is away" in await browser.page("/brokers")
     transport.available = True
+
+
+async def test_a_broker_that_fails_otherwise(
+    browser: Browser, shop: Shop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """What a message or a driver does that nobody has foreseen is in the log; the page is there."""
+
+    async def unforeseen(queue: str, most: int) -> list[DeadMessage]:
+        raise ValueError("what a message had")
+
+    monkeypatch.setattr(shop.app.transports["letters"], "dead", unforeseen)
+    page = await browser.page("/brokers")
+    assert "letters</b>" in page
+    assert "ValueError" in page
+    assert "what a message had" not in page
+    assert "what a message had" in caplog.text
 
 
 async def test_hosts_are_held_and_tried(browser: Browser) -> None:

@@ -101,6 +101,36 @@ def test_what_no_server_should_hand_on_is_refused(shop: Shop) -> None:
     assert answered(site, "/jobs", QUERY_STRING="q=é")[0] == "400 Bad Request"
 
 
+class Endless:
+    """A body without an end."""
+
+    def read(self, size: int) -> bytes:
+        """Return as much as is asked for."""
+        return b" " * size
+
+
+@pytest.mark.parametrize(
+    ("length", "body", "status"),
+    [("50", BytesIO(b'{"task"'), "400 Bad Request"), ("-5", Endless(), "400 Bad Request"),
+     ("many", Endless(), "400 Bad Request"), ("9" * 30, Endless(), "413 ")],
+)  # fmt: skip
+def test_bodies_that_are_not_as_was_said(shop: Shop, length: str, body: Any, status: str) -> None:
+    """Whoever sends one, and is gone, has no thread turn without an end."""
+    import threading
+
+    site = shop.app.web(access=lambda _: Access.admin("ana")).wsgi()
+    sent = {"REQUEST_METHOD": "POST", "CONTENT_TYPE": "application/json", "CONTENT_LENGTH": length,
+            "wsgi.input": body}  # fmt: skip
+    said: list[str] = []
+    thread = threading.Thread(
+        target=lambda: said.append(answered(site, "/api/v1/jobs", **sent)[0]), daemon=True
+    )
+    thread.start()
+    thread.join(20)
+    assert [each[: len(status)] for each in said] == [status]
+    site.close()
+
+
 def test_it_is_closed_when_the_process_ends(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """What was opened with the first request; nothing before. A later one opens it anew."""
     at_exit: list[Any] = []

@@ -9,7 +9,7 @@ import pytest
 
 from mutirao import DeadJob, Mutirao, chain
 from mutirao.errors import InvalidJob, InvalidSubscription, InvalidTask
-from mutirao.model.jobs.expiry import EXPIRES_KEY, SHARED, expiry_in
+from mutirao.model.jobs.expiry import EXPIRES_KEY, SHARED, begun, expiry_in
 from mutirao.model.jobs.job import NewJob
 from mutirao.testing import capture
 
@@ -125,3 +125,11 @@ def test_due_after_it(app: Mutirao) -> None:
 
     with capture(app), pytest.raises(InvalidJob, match="due in 60 seconds, and expires before"):
         work.using(delay=60).enqueue()
+
+
+@pytest.mark.parametrize("seconds", [1e308, -1e308, float("nan"), float("inf")])
+def test_what_is_no_time_in_a_schedule(seconds: float) -> None:
+    """Others may have written it: the tick makes its job, which says what is wrong with it."""
+    metadata = begun({EXPIRES_KEY: seconds}, datetime.now(UTC))
+    with pytest.raises(ValueError, match="give a moment with a time zone"):
+        expiry_in(metadata)

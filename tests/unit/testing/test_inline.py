@@ -14,6 +14,8 @@ import pytest
 
 from mutirao import Dead, Job, JobState, Outcome, OutcomeKind, Retry, Snooze
 from mutirao.errors import WrongState
+from mutirao.model.trace import hand_trace, trace_ids
+from mutirao.tasks.around.middleware import AttemptSteps
 from mutirao.telemetry.logs import job_fields
 from mutirao.testing import inline
 from tests.unit.testing.shop import Address, Broken, Shop
@@ -51,6 +53,23 @@ class TestWhere:
             task.enqueue()
         assert [each["task"] for each in seen] == ["t"]
         assert job_fields() == {}
+
+    def test_whose_trace_it_is(self, shop: Shop) -> None:
+        """What an attempt has handed on is not there after it, nor in the next one."""
+        seen: list[Any] = []
+
+        def around(job: Job) -> AttemptSteps:
+            seen.append(trace_ids())
+            hand_trace({"traceparent": "00-1-2-01"})
+            yield
+
+        shop.app.around_attempt(around)
+        task = shop.task(lambda: seen.append(trace_ids()), name="t")
+        with inline(shop.app):
+            task.enqueue()
+            task.enqueue()
+        assert seen == [None, ("1", "2")] * 2
+        assert trace_ids() is None
 
     def test_a_function_by_a_function(self, shop: Shop) -> None:
         """In the caller's thread, where it may use what belongs to that, and no loop runs."""

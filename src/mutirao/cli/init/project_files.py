@@ -1,6 +1,8 @@
 """The command: it writes all files of a start, or none."""
 
 import keyword
+import os
+import sys
 from pathlib import Path
 
 import click
@@ -25,6 +27,11 @@ def init(directory: Path, kind: str | None, name: str) -> None:
     """
     if not name.isidentifier() or keyword.iskeyword(name):
         raise ConfigurationError(f"{name!r} is no name of a package; give one such as jobs")
+    if name in sys.stdlib_module_names or name in ("mutirao", "django", "fastapi", "flask"):
+        raise ConfigurationError(
+            f"a package {name} there would be imported instead of the one that is called so; give"
+            " another --name, such as jobs"
+        )
     chosen = _KINDS.get(kind or "", PLAIN)
     texts = {directory / path: text for path, text in chosen.written(name).items()}
     _write(texts)
@@ -38,15 +45,21 @@ def init(directory: Path, kind: str | None, name: str) -> None:
 def _write(texts: dict[Path, str]) -> None:
     """Write all of them; raise ConfigurationError if one of them, or its package, is there."""
     package = next(path.parent for path in texts if path.name == "__init__.py")
-    there = {path for path in texts if path.exists() and path.parent != package}
-    if package.exists():
+    there = {path for path in texts if os.path.lexists(path) and path.parent != package}
+    if os.path.lexists(package):  # also a link to nowhere
         there.add(package)
     if there:
         raise ConfigurationError(
             f"{', '.join(map(str, sorted(there)))} exists already, and nothing was written; remove"
             " that, or give another --name or directory"
         )
-    for path, text in texts.items():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("x", encoding="utf-8") as file:
-            file.write(text)
+    try:
+        for path, text in texts.items():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with path.open("x", encoding="utf-8") as file:
+                file.write(text)
+    except OSError as error:
+        raise ConfigurationError(
+            f"{error.filename or package} cannot be written: {error.strerror or error}; give"
+            " another directory"
+        ) from error

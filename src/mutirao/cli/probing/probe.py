@@ -1,5 +1,6 @@
 """`probe`: ask a worker's or the dashboard's port how it does, for health checks of containers."""
 
+import threading
 from http.client import HTTPConnection, HTTPException
 from typing import NoReturn
 from urllib.parse import urlsplit
@@ -7,6 +8,7 @@ from urllib.parse import urlsplit
 import click
 
 from mutirao.cli.options import POSITIVE, option
+from mutirao.model.display import without_password
 
 OF_A_WORKER = "http://127.0.0.1:9464/livez"
 SAID = 300  # characters of an answer that are shown
@@ -21,19 +23,44 @@ def probe(url: str, timeout: float) -> None:
     Without URL it is http://127.0.0.1:9464/livez, of `mutirao worker --metrics-port 9464`. /readyz
     says whether it takes jobs, or requests; the dashboard has both as well.
     """
-    where = urlsplit(url)
-    if where.scheme != "http" or not where.hostname:
-        raise click.BadParameter(f"{url!r} is none; give one such as {OF_A_WORKER}")
-    line = HTTPConnection(where.hostname, where.port, timeout=timeout)
     try:
-        line.request("GET", where.path or "/", headers={"Connection": "close"})
-        answer = line.getresponse()
-        said = answer.read(SAID).decode(errors="replace").strip()
-    except (OSError, HTTPException) as error:
-        _end(f"{url} does not answer: {type(error).__name__}: {error}", well=False)
-    finally:
-        line.close()
-    _end(f"{answer.status} {said}", well=answer.status == 200)
+        where = urlsplit(url)
+        host, port = where.hostname, where.port
+    except ValueError:
+        where, host, port = urlsplit(""), None, None
+    shown = without_password(url)
+    if where.scheme != "http" or not host:
+        raise click.BadParameter(f"{shown!r} is none; give one such as {OF_A_WORKER}")
+    told: list[tuple[int, str] | Exception] = []
+    # The time limit of a connection begins anew with each byte: this one does not.
+    asked = (host, port, where.path or "/", timeout, told)
+    asking = threading.Thread(target=_ask, args=asked, daemon=True)
+    asking.start()
+    asking.join(timeout)
+    match told or [TimeoutError(f"not within {timeout:g} s")]:
+        case [(status, said)]:
+            _end(f"{status} {said}", well=status == 200)
+        case [error]:
+            _end(f"{shown} does not answer: {type(error).__name__}: {error}", well=False)
+
+
+def _ask(
+    host: str,
+    port: int | None,
+    path: str,
+    timeout: float,
+    told: list[tuple[int, str] | Exception],
+) -> None:
+    try:
+        line = HTTPConnection(host, port, timeout=timeout)
+        try:
+            line.request("GET", path, headers={"Connection": "close"})
+            answer = line.getresponse()
+            told.append((answer.status, answer.read(SAID).decode(errors="replace").strip()))
+        finally:
+            line.close()
+    except (OSError, HTTPException, UnicodeError) as error:
+        told.append(error)
 
 
 def _end(said: str, *, well: bool) -> NoReturn:

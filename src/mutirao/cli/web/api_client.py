@@ -10,10 +10,11 @@ from ipaddress import ip_address
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
-from urllib.parse import quote, urlencode, urlsplit
+from urllib.parse import SplitResult, quote, urlencode, urlsplit
 
 from mutirao.errors import ConfigurationError, MutiraoError, StoreUnavailable
 from mutirao.model import row_json
+from mutirao.model.display import without_password
 
 WITHIN = 60.0  # seconds that an answer may take
 LARGEST = 64 << 20  # bytes of an answer
@@ -36,23 +37,35 @@ class ApiClient:
     """
 
     def __init__(self, url: str, token: str) -> None:
-        parts = urlsplit(url)
-        if parts.scheme not in ("http", "https") or not parts.hostname or parts.query:
+        parts, shown = _parts(url), repr(without_password(url))
+        if parts is None:
             raise ConfigurationError(
-                f"--api is {url!r}; give where the dashboard is, such as https://example.com/jobs"
+                f"--api is {shown}; give where the dashboard is, such as https://example.com/jobs,"
+                " and the token in --token-file"
             )
-        if parts.scheme == "http" and token and not _is_this_machine(parts.hostname):
+        is_here = _is_this_machine(parts.hostname or "")
+        if parts.scheme == "http" and token and not is_here:
             raise ConfigurationError(
-                f"--api is {url!r}, and on the way there others could read the token; give https"
+                f"--api is {shown}, and on the way there others could read the token; give https"
+            )
+        if not token.isascii() or not token.isprintable() or " " in token:
+            raise ConfigurationError(
+                "--token-file has more than the one line of a token, or characters that none has"
             )
         self._base = f"{url.rstrip('/').removesuffix('/api/v1')}/api/v1"
         self._token = token
-        self._opener = urllib.request.build_opener(_NoRedirects)
+        # A proxy is another machine, which reads what it is sent by HTTP.
+        direct = [urllib.request.ProxyHandler({})] if is_here else []
+        self._opener = urllib.request.build_opener(_NoRedirects, *direct)
 
     @classmethod
     def of(cls, url: str, token_file: Path | None) -> "ApiClient":
         """Return the API with the token in a file."""
-        return cls(url, "" if token_file is None else token_file.read_text().strip())
+        try:
+            return cls(url, "" if token_file is None else token_file.read_text().strip())
+        except (OSError, UnicodeDecodeError) as unfit:
+            why = getattr(unfit, "strerror", None) or "it is no text"
+            raise ConfigurationError(f"--token-file cannot be read: {why}") from None
 
     def get(self, path: str, **query: object) -> Any:
         """Ask for something; see `ask` for what is raised."""
@@ -104,11 +117,29 @@ class _NoRedirects(urllib.request.HTTPRedirectHandler):
         return None
 
 
+class _ApiObject(dict[str, Any]):
+    """An object of an answer; what is missing in it says that the API has not answered."""
+
+    def __missing__(self, name: str) -> Any:
+        raise StoreUnavailable(f"the answer is none of the API: it has no {name!r}")
+
+
+def _parts(url: str) -> SplitResult | None:
+    """Return the parts of a URL; None if it is none, or has more than where something is."""
+    try:
+        found = urlsplit(url)
+        well = found.scheme in ("http", "https") and found.hostname and found.port != 0
+    except ValueError:
+        return None
+    return found if well and not (found.query or found.fragment or "@" in found.netloc) else None
+
+
 def _read(content: bytes) -> Any:
     try:
-        return _typed(row_json.read(content, "the answer"))
-    except row_json.UnreadableRow as error:
+        found = _typed(row_json.read_object(content, "the answer"))
+    except (row_json.UnreadableRow, ValueError, RecursionError) as error:
         raise StoreUnavailable(f"the answer is none of the API: {error}") from None
+    return found
 
 
 def _typed(value: Any, name: str = "") -> Any:
@@ -116,7 +147,7 @@ def _typed(value: Any, name: str = "") -> Any:
         return [_typed(each, name) for each in value]
     if isinstance(value, dict):
         kept = name in ("args", "metadata", "result", "payload", "change")  # of people
-        return value if kept else {key: _typed(each, key) for key, each in value.items()}
+        return value if kept else _ApiObject({key: _typed(v, key) for key, v in value.items()})
     if isinstance(value, str) and name in _IDS | {"ids"} and value.isdecimal():
         return int(value)
     if isinstance(value, str) and (name.endswith("_at") or name in ("until", "last_tick")):

@@ -5,7 +5,7 @@ from datetime import datetime
 from typing import Any
 
 from mutirao.app import Mutirao
-from mutirao.errors import JobCancelled, JobDied, ResultTimeout
+from mutirao.errors import JobCancelled, JobDied, ResultTimeout, UnknownJob
 from mutirao.integrations.celery.refusing import refusal
 from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobRecord
@@ -14,6 +14,7 @@ _FINAL = {
     JobState.SUCCEEDED: "SUCCESS", JobState.DEAD: "FAILURE", JobState.CANCELLED: "REVOKED",
 }  # fmt: skip
 TimeoutError = ResultTimeout
+LONGEST_ID = 20  # characters, and fewer: it is a number of 63 bits
 
 
 class AsyncResult:
@@ -23,10 +24,16 @@ class AsyncResult:
         id: of the job.
         app: where it is.
         parent: of a chain, the result of the step before.
+
+    Raises:
+        UnknownJob: the id is none of a job, such as one that Celery gave.
     """
 
     def __init__(self, id: int | str, app: Mutirao, parent: "AsyncResult | None" = None) -> None:
-        self._job, self._app, self.parent = int(id), app, parent
+        text = str(id)
+        if not (text.isascii() and text.isdecimal() and len(text) < LONGEST_ID):
+            raise UnknownJob(f"{text[:80]!r} is no id of a job here, which is a whole number")
+        self._job, self._app, self.parent = int(text), app, parent
 
     def __repr__(self) -> str:
         return f"<AsyncResult: {self.id}>"

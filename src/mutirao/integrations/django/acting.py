@@ -9,6 +9,9 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
+from django.conf import settings
+from django.db import transaction
+
 from mutirao.app import Mutirao
 from mutirao.client.bulk.actions import Actions
 from mutirao.client.endpoints import Endpoints
@@ -26,6 +29,13 @@ from mutirao.testing.borrowing import BorrowingStore
 from mutirao.testing.memory import MemoryStore, at_once
 
 R = TypeVar("R")
+
+
+def outside_requests_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
+    """Have ATOMIC_REQUESTS leave a view out: what is done to many jobs is done in batches."""
+    for alias in settings.DATABASES:
+        view = transaction.non_atomic_requests(using=alias)(view)
+    return view
 
 
 class BorrowingClient(JobAdmin):

@@ -34,7 +34,7 @@ class DjangoConnections:
 
     def transaction(self, alias: str) -> "AtomicBlock":
         """Return `atomic(using=alias)`, whose end commits."""
-        return AtomicBlock(alias)
+        return AtomicBlock(alias, self._alias)
 
 
 class AtomicBlock:
@@ -42,10 +42,14 @@ class AtomicBlock:
 
     A coroutine enters and leaves it in the thread of its synchronous calls, which is its own: the
     hook around each handler sees to that.
+
+    Parameters:
+        alias: of the connection.
+        of_jobs: the alias of the database with the jobs.
     """
 
-    def __init__(self, alias: str) -> None:
-        self._alias = alias
+    def __init__(self, alias: str, of_jobs: str) -> None:
+        self._alias, self._of_jobs = alias, of_jobs
         self._atomic: Any = None
 
     def __enter__(self) -> Any:
@@ -57,6 +61,7 @@ class AtomicBlock:
                 f"job.transaction(using={self._alias!r}): {unknown}; there are"
                 f" {', '.join(connections)} in DATABASES"
             ) from unknown
+        self._check_database(connection)
         self._atomic = transaction.atomic(using=self._alias, durable=True)
         try:
             self._atomic.__enter__()
@@ -80,6 +85,21 @@ class AtomicBlock:
                 " atomic() inside of it had failed or set_rollback(True) was called; so the job"
                 " cannot complete with it. Raise an error to have it retried"
             ) from error
+
+    def _check_database(self, connection: Any) -> None:
+        """Raise WrongState where a job of another database would be completed, if any.
+
+        Another way to the same one, such as a pooler, has the same name.
+        """
+        there, home = (
+            str(each.settings_dict["NAME"] or "")
+            for each in (connection, connections[self._of_jobs])
+        )
+        if there and home and there != home:
+            raise WrongState(
+                f"job.transaction(using={self._alias!r}) names a connection to another database,"
+                f" {there}; the jobs are in {home}: give using={self._of_jobs!r}"
+            )
 
     async def __aenter__(self) -> Any:
         """Begin, and return the connection, for functions under `sync_to_async`."""

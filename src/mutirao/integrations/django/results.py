@@ -60,7 +60,7 @@ class TaskResults:
             ImportError: there is no such task any more.
             UnreadableRow: somebody else has written what is no JSON.
         """
-        if not (id.isascii() and id.isdigit() and int(id) <= _MAX_ID):
+        if not (id.isascii() and id.isdigit() and len(id) < 20 and int(id) <= _MAX_ID):
             raise TaskResultDoesNotExist(id)
         with connections[self._alias].cursor() as cursor:
             found = self._rows(cursor, "mutirao_jobs", _JOB, "id = %s", int(id))

@@ -10,11 +10,11 @@ from typing import Any
 
 from django.contrib.auth.views import redirect_to_login
 from django.core.exceptions import PermissionDenied
-from django.db import transaction
 from django.http import HttpRequest, HttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
+from mutirao.integrations.django.acting import outside_requests_transaction
 from mutirao.integrations.django.models import BULK
 from mutirao.integrations.django.project import application
 
@@ -77,7 +77,7 @@ def _scope(request: HttpRequest, path: str) -> dict[str, Any]:
         "path": request.path,
         "raw_path": request.path.encode(),
         "root_path": request.path.removesuffix(path).rstrip("/"),
-        "query_string": request.META.get("QUERY_STRING", "").encode("latin-1"),
+        "query_string": request.META.get("QUERY_STRING", "").encode("latin-1", "replace"),
         "headers": headers,
         "client": (request.META.get("REMOTE_ADDR", ""), 0),
         "server": (request.get_host(), None),
@@ -114,6 +114,6 @@ def _give(answer: HttpResponse, headers: Any) -> None:
 
 # Forms of the dashboard are protected by where browsers say that they come from. What is done is
 # in transactions of its own, whatever ATOMIC_REQUESTS says.
-_view = csrf_exempt(transaction.non_atomic_requests(dashboard))
+_view = csrf_exempt(outside_requests_transaction(dashboard))
 
 urlpatterns = [re_path(r"^(?P<path>.*)$", _view, name="dashboard")]

@@ -6,11 +6,12 @@ A consumer settles each delivery once: `Ack`, `Again` or `Bury`.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Literal, Self
 
 from mutirao.model.brokers.foreign import ForeignMessage
 from mutirao.model.jobs.job import DEFAULT_QUEUE
+from mutirao.model.jobs.retry import FIRST_YEAR, LAST_YEAR
 
 DECLARE = "mutirao transports declare"
 Mode = Literal["alone", "carried"]
@@ -85,6 +86,13 @@ class Cause:
     attempts: int = 0
     first_at: datetime | None = None
     last_at: datetime | None = None
+
+
+def shown_moment(said: datetime | None) -> datetime | None:
+    """Return a moment that a dead message names, aware; None if it is none in every time zone."""
+    if said is None or not FIRST_YEAR <= said.year <= LAST_YEAR:
+        return None
+    return said if said.tzinfo else said.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)

@@ -118,4 +118,6 @@ def begun(metadata: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
     seconds = metadata.get(EXPIRES_KEY)
     if not isinstance(seconds, int | float):
         return metadata
-    return expiring(metadata, now + timedelta(seconds=seconds))
+    with suppress(OverflowError, ValueError):  # whoever takes the job says what is wrong with it
+        return expiring(metadata, now + timedelta(seconds=seconds))
+    return metadata

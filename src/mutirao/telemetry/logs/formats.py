@@ -15,6 +15,7 @@ from typing import Any
 
 from mutirao.model.display import one_line
 
+LONGEST = 32_000  # characters of one text in a line: its beginning and its end
 INDENT = "  "  # of lines that continue a record, as text
 NO_EVENT = "log"  # of records that no event has a name for
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
@@ -38,7 +39,7 @@ class TextFormatter(logging.Formatter):
         """Return the record as one line, followed by the traceback if there is one."""
         shown = ((name, each) for name, each in _extra(record) if name not in _SAID)
         fields = " ".join(f"{_name(name)}={_short(value)}" for name, value in shown)
-        said = one_line(f"{record.name}: {record.getMessage()}")
+        said = one_line(f"{record.name}: {_cut(record.getMessage())}")
         line = f"{_time(record)} {record.levelname:<7} {said}"
         lines = _traceback(self, record).split("\n")
         trace = "".join(f"\n{INDENT}{one_line(each)}" for each in lines)
@@ -73,7 +74,7 @@ def _whole(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str,
         "level": record.levelname,
         "event": str(getattr(record, "event", NO_EVENT)),
         "logger": record.name,
-        "message": record.getMessage(),
+        "message": _cut(record.getMessage()),
     }
     for name, value in _extra(record):
         if name not in _RESERVED:
@@ -81,9 +82,9 @@ def _whole(formatter: logging.Formatter, record: logging.LogRecord) -> dict[str,
         elif name not in ("event", "error"):
             said[f"{name}_"] = _told(value)
     if (error := getattr(record, "error", None)) is not None:
-        said["error"] = error
+        said["error"] = _told(error)
     elif record.exc_info and record.exc_info[1] is not None:
-        said["error"] = _in_words(record.exc_info[1])
+        said["error"] = _cut(_in_words(record.exc_info[1]))
     if trace := _traceback(formatter, record):
         said["traceback"] = trace
     return said
@@ -104,6 +105,8 @@ def _extra(record: logging.LogRecord) -> Iterator[tuple[str, Any]]:
 
 def _told(value: Any) -> Any:
     """Return the value of a field; the id of a message as people write it, not as a number."""
+    if isinstance(value, str):
+        return _cut(value)
     return str(value) if isinstance(value, int) and type(value) not in (int, bool) else value
 
 
@@ -157,7 +160,7 @@ def _name(name: str) -> str:
 def _short(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:.3f}"
-    text = one_line(str(value))
+    text = one_line(_cut(str(value)))
     if not _UNPLAIN.search(text):
         return text
     quoted = text.replace('"', r"\"")
@@ -170,4 +173,18 @@ def _time(record: logging.LogRecord) -> str:
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:
-    return formatter.formatException(record.exc_info) if record.exc_info else ""
+    return _cut(formatter.formatException(record.exc_info), "\n") if record.exc_info else ""
+
+
+def _cut(text: str, between: str = " ") -> str:
+    """Return the beginning and the end of a long text.
+
+    What others have sent may stand in an error. To make ten million characters of it fit for a line
+    takes seconds, in which the event loop of a worker does nothing else.
+    """
+    if len(text) <= LONGEST:
+        return text
+    half = LONGEST // 2
+    left_out = len(text) - 2 * half
+    told = f"{between}… {left_out:,} characters left out …{between}"
+    return f"{text[:half]}{told}{text[-half:]}"

@@ -4,6 +4,7 @@ A scrape must be answered while a handler blocks the event loop, and must never 
 each connection has a thread and a time limit, and there are only so many of them.
 """
 
+import io
 import json
 import selectors
 import socket
@@ -11,13 +12,15 @@ import socketserver
 import threading
 from collections.abc import Callable, Mapping
 from http.server import BaseHTTPRequestHandler
+from time import monotonic, sleep
 from typing import Any, NamedTuple
 
 from mutirao.errors import ConfigurationError
 from mutirao.log import log
 from mutirao.ports.measurements import WorkerCondition
 
-SILENT_FOR = 10.0  # seconds without a byte, after which a connection is closed
+READ_WITHIN = SENT_WITHIN = 10.0  # seconds for a whole request, and for a whole answer
+NO_PLACE = 0.1  # seconds until the next try, where the process may open nothing more
 MOST_AT_ONCE = 16  # connections; further ones are closed at once
 END_LIMIT = 2.0  # seconds that its end is waited for
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
@@ -103,12 +106,24 @@ class _PortServer(socketserver.ThreadingTCPServer):
         self._places = threading.BoundedSemaphore(MOST_AT_ONCE)
         super().__init__(address, _Handler)
 
+    def get_request(self) -> tuple[Any, Any]:
+        """Accept a connection; who cannot be accepted waits on, and would be tried at once."""
+        try:
+            return super().get_request()
+        except OSError:
+            sleep(NO_PLACE)
+            raise
+
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread, unless too many are there."""
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        if not self._places.acquire(blocking=False):
             self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:  # there may be no further thread
+            self._places.release()
+            raise
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
         """Answer, and leave the place."""
@@ -122,10 +137,33 @@ class _PortServer(socketserver.ThreadingTCPServer):
         log.debug("a scrape failed", exc_info=True)
 
 
+class _Within(io.RawIOBase):
+    """What a connection sends within some seconds: not a byte now and then, forever."""
+
+    def __init__(self, line: socket.socket, seconds: float) -> None:
+        self._line, self._until = line, monotonic() + seconds
+
+    def readable(self) -> bool:
+        """Return that it can be read."""
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        """Read what has come; raise TimeoutError if the time is over."""
+        if (left := self._until - monotonic()) <= 0:
+            raise TimeoutError("the request has not come to its end")
+        self._line.settimeout(left)
+        return self._line.recv_into(buffer)
+
+
 class _Handler(BaseHTTPRequestHandler):
     server: _PortServer
-    timeout = SILENT_FOR
     server_version, sys_version = "mutirao", ""
+
+    def setup(self) -> None:
+        """Read the request within its time."""
+        super().setup()
+        self.rfile.close()
+        self.rfile = io.BufferedReader(_Within(self.connection, READ_WITHIN))
 
     def do_GET(self) -> None:
         """Answer."""
@@ -144,6 +182,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_GET  # noqa: N815 (the name that its base looks for)
 
     def _send(self, reply: PortReply) -> None:
+        self.connection.settimeout(SENT_WITHIN)
         self.send_response(reply.status)
         self.send_header("Content-Type", reply.content_type)
         self.send_header("Content-Length", str(len(reply.body)))

@@ -132,10 +132,10 @@ class StoreMetrics:
 
     async def _read(self) -> None:
         began = monotonic()
+        reading, self._reading = None, None
         try:
-            self._reading = await read(self._store)
+            reading = await read(self._store)
         except MutiraoError as error:
-            self._reading = None
             if not self._failed:
                 log.warning("the metrics of the store cannot be read: %s", error)
             self._failed = True
@@ -143,9 +143,10 @@ class StoreMetrics:
             if self._failed:
                 log.warning("the metrics of the store can be read again")
             self._failed = False
-        self._read_at = monotonic()
-        self._took = self._read_at - began
-        self._fresh_until = self._read_at + max(self._least_age, SHARE * self._took)
+        finally:  # also after what nobody has foreseen, or each scrape would ask again
+            self._reading, self._read_at = reading, monotonic()
+            self._took = self._read_at - began
+            self._fresh_until = self._read_at + max(self._least_age, SHARE * self._took)
 
 
 class _Collected(Collector):

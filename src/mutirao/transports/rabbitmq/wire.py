@@ -6,14 +6,14 @@ headers, and are left out at their default values.
 
 from collections.abc import Mapping
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any
 from uuid import uuid4
 
 from pamqp.commands import Basic
 
 from mutirao.errors import TransportRefused
-from mutirao.model.brokers.message import Cause, DeadMessage, Message
+from mutirao.model.brokers.message import Cause, DeadMessage, Message, shown_moment
 from mutirao.transports.rabbitmq.fields import MAX_NAME, Properties
 
 VERSION = 1  # of this form; written where a program of an older one would read it wrongly
@@ -269,12 +269,10 @@ def _text(value: object) -> str | None:
 
 def _moment(text: object) -> datetime | None:
     try:
-        return datetime.fromisoformat(str(text)) if text is not None else None
+        return shown_moment(datetime.fromisoformat(str(text))) if text is not None else None
     except ValueError:
         return None
 
 
 def _aware(moment: object) -> datetime | None:
-    if not isinstance(moment, datetime):
-        return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return shown_moment(moment) if isinstance(moment, datetime) else None

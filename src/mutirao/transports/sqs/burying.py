@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from mutirao.model.brokers.message import Cause, DeadMessage
+from mutirao.model.brokers.message import Cause, DeadMessage, shown_moment
 from mutirao.transports.sqs.bodies import as_first_attempt, escaped, message_in, number
 from mutirao.transports.sqs.calls import MOST, Entry, SqsCalls, SqsQueue
 
@@ -89,7 +89,7 @@ def _found(raw: dict[str, Any], name: str) -> Found:
     receives = number(raw.get("Attributes", {}), "ApproximateReceiveCount")
     cause = Cause(
         error_type=kept.error_type, error=kept.error, attempts=kept.attempts or receives - 1,
-        first_at=kept.first_at, last_at=kept.last_at,
+        first_at=shown_moment(kept.first_at), last_at=shown_moment(kept.last_at),
     )  # fmt: skip
     id = raw["MessageId"] if message is None else message.id
     task = None if message is None else message.task

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from starlette.responses import Response
 
 from mutirao.errors import TransportError
+from mutirao.log import log
 from mutirao.model import row_json
 from mutirao.model.blanking import BLANK
 from mutirao.model.brokers.message import DeadMessage
@@ -67,6 +68,10 @@ async def _queue(name: str, transport: Transport) -> CarriedQueue:
         dead = tuple(await _soon(transport.dead(name, MOST_DEAD)))
     except (TransportError, TimeoutError) as error:
         said = str(error) or type(error).__name__
+        return CarriedQueue(name, transport.name, str(transport.mode), None, (), said)
+    except Exception as error:  # noqa: BLE001 (logged; the other queues are shown all the same)
+        log.exception("queue %s of broker %s cannot be looked at", name, transport.name)
+        said = type(error).__name__
         return CarriedQueue(name, transport.name, str(transport.mode), None, (), said)
     return CarriedQueue(name, transport.name, str(transport.mode), waiting, dead)
 

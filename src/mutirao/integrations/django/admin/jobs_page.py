@@ -4,7 +4,6 @@ The search box takes the filters of docs/filters.md. Which jobs these are is ask
 the dashboard does: it reads by index, where a view of millions of jobs would be sorted as a whole.
 """
 
-import json
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import partial
@@ -18,15 +17,10 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 
 from mutirao.errors import InvalidFilter, MutiraoError
-from mutirao.integrations.django.acting import perform
-from mutirao.integrations.django.admin.read_page import (
-    ReadPage,
-    action,
-    column,
-    outside_requests_transaction,
-)
+from mutirao.integrations.django.acting import outside_requests_transaction, perform
+from mutirao.integrations.django.admin.read_page import ReadPage, action, column, pretty, text, who
 from mutirao.integrations.django.project import application
-from mutirao.model.audit.actions import MAX_WHO, Action, ActionKind, AuditRecord
+from mutirao.model.audit.actions import Action, ActionKind, AuditRecord
 from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter, parse
 from mutirao.model.jobs.job import JobState
@@ -145,7 +139,7 @@ class JobAdminPage(ReadPage):
     @column("arguments")
     def arguments(self, job: Any) -> Any:
         """Return the arguments, with secrets blanked."""
-        return format_html("<pre>{}</pre>", _pretty(job.args))
+        return pretty(job.args)
 
     @column("why it is not running")
     def why(self, job: Any) -> Any:
@@ -156,13 +150,12 @@ class JobAdminPage(ReadPage):
     @column("attempts that have ended")
     def attempts(self, job: Any) -> Any:
         """Return a table of the attempts."""
-        blanking = Blanking()
         rows = format_html_join(
             "",
             "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td><pre>{}</pre></td></tr>",
             (
                 (each.attempt, each.outcome, each.finished_at, each.duration,
-                 blanking.text(each.error or each.message or ""))
+                 text(each.error or each.message))
                 for each in job.attempts.order_by("run")
             ),
         )  # fmt: skip
@@ -222,7 +215,7 @@ class JobAdminPage(ReadPage):
 
     def _act(self, request: Any, queryset: Any, action: Action) -> None:
         ids = tuple(queryset.values_list("id", flat=True))
-        by = str(request.user.get_username())[:MAX_WHO]
+        by = who(request)
         try:
             done = perform(lambda client: client.actions.arun(action, by=by, ids=ids))
         except MutiraoError as refused:
@@ -265,10 +258,6 @@ async def _matching(
         chosen, before=before, size=size
     )
     return found
-
-
-def _pretty(value: Any) -> str:
-    return json.dumps(Blanking().value(value), indent=2, ensure_ascii=False)
 
 
 def _report(done: AuditRecord) -> str:

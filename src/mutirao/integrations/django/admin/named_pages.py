@@ -13,7 +13,7 @@ from django.utils import timezone
 from mutirao.errors import InvalidEndpoint, MutiraoError
 from mutirao.integrations.django import models
 from mutirao.integrations.django.acting import perform
-from mutirao.integrations.django.admin.read_page import ReadPage, action
+from mutirao.integrations.django.admin.read_page import ReadPage, action, column, pretty, text
 from mutirao.model.limits.limits import Limit
 
 
@@ -67,10 +67,16 @@ class NamedPage(ReadPage):
         return [name for name in names if name not in self.editable]
 
     def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
-        """Do nothing: the client has written it."""
+        """Have the audit know: the client has written it."""
+        if form.changed_data:
+            self.noted(request, "change" if change else "add", obj, _written)
 
     def save_related(self, request: Any, form: Any, formsets: Any, change: bool) -> None:
         """Do nothing: there is nothing else."""
+
+
+async def _written(client: Any, row: Any) -> None:
+    """Do nothing more."""
 
 
 class RemovablePage(NamedPage):
@@ -84,7 +90,9 @@ class RemovablePage(NamedPage):
 
     def delete_model(self, request: Any, obj: Any) -> None:
         """Have the client remove it."""
-        perform(lambda client: getattr(client, self.removed_by).aremove(obj.pk))
+        self.noted(
+            request, "remove", obj, lambda c, row: getattr(c, self.removed_by).aremove(row.pk)
+        )
 
     def delete_queryset(self, request: Any, queryset: Any) -> None:
         """Have the client remove each."""
@@ -129,23 +137,47 @@ class SchedulePage(RemovablePage):
     ordering = ("name",)
     actions = ("run_now", "pause", "resume")
 
+    def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
+        """Return all that cannot be changed; what may have secrets as it is shown."""
+        shown = {"args": "arguments", "last_error": "last_said"}
+        names = super().get_readonly_fields(request, obj)
+        return [shown.get(name, name) for name in names]
+
+    @column("arguments")
+    def arguments(self, row: Any) -> Any:
+        """Return the arguments of its jobs, with secrets blanked."""
+        return pretty(row.args)
+
+    @column("last error")
+    def last_said(self, row: Any) -> str:
+        """Return the error of its last job."""
+        return text(row.last_error)
+
     @action("Make a job of the selected schedules now", "steer")
     def run_now(self, request: Any, queryset: Any) -> None:
         """Make a job of each."""
-        self.each(request, queryset, "jobs made", lambda c, row: c.schedules.arun_now(row.name))
+        self.each(
+            request, queryset, "run", "jobs made", lambda c, row: c.schedules.arun_now(row.name)
+        )
 
     @action("Pause the selected schedules", "steer")
     def pause(self, request: Any, queryset: Any) -> None:
         """Pause each."""
         why = f"by {request.user.get_username()} in the admin"
         self.each(
-            request, queryset, "paused", lambda c, row: c.schedules.apause(row.name, reason=why)
+            request,
+            queryset,
+            "pause",
+            "paused",
+            lambda c, row: c.schedules.apause(row.name, reason=why),
         )
 
     @action("Resume the selected schedules", "steer")
     def resume(self, request: Any, queryset: Any) -> None:
         """Resume each."""
-        self.each(request, queryset, "resumed", lambda c, row: c.schedules.aresume(row.name))
+        self.each(
+            request, queryset, "resume", "resumed", lambda c, row: c.schedules.aresume(row.name)
+        )
 
 
 _NUMBERS = ("most", "per", "burst")
@@ -194,7 +226,9 @@ class LimitPage(NamedPage):
     def remove(self, request: Any, queryset: Any) -> None:
         """Remove each; what a pause held goes on."""
         named = {row.name: row for row in queryset}
-        self.each(request, named.values(), "removed", lambda c, row: c.limits.aremove(row.name))
+        self.each(
+            request, named.values(), "remove", "removed", lambda c, row: c.limits.aremove(row.name)
+        )
 
 
 class SubscriptionPage(RemovablePage):
@@ -211,12 +245,20 @@ class SubscriptionPage(RemovablePage):
     @action("Enable the selected subscriptions", "steer")
     def enable(self, request: Any, queryset: Any) -> None:
         """Enable each."""
-        self.each(request, queryset, "enabled", lambda c, row: c.subscriptions.aenable(row.id))
+        self.each(
+            request, queryset, "enable", "enabled", lambda c, row: c.subscriptions.aenable(row.id)
+        )
 
     @action("Disable the selected subscriptions", "steer")
     def disable(self, request: Any, queryset: Any) -> None:
         """Disable each; what is published meanwhile is not held for it."""
-        self.each(request, queryset, "disabled", lambda c, row: c.subscriptions.adisable(row.id))
+        self.each(
+            request,
+            queryset,
+            "disable",
+            "disabled",
+            lambda c, row: c.subscriptions.adisable(row.id),
+        )
 
 
 class NewEndpointForm(ClientForm):
@@ -287,14 +329,22 @@ class EndpointPage(RemovablePage):
     @action("Pause the selected endpoints", "steer")
     def pause(self, request: Any, queryset: Any) -> None:
         """Pause each; its deliveries wait."""
-        self.each(request, queryset, "paused", lambda c, row: c.endpoints.apause(row.id))
+        self.each(request, queryset, "pause", "paused", lambda c, row: c.endpoints.apause(row.id))
 
     @action("Resume the selected endpoints", "steer")
     def resume(self, request: Any, queryset: Any) -> None:
         """Resume each."""
-        self.each(request, queryset, "resumed", lambda c, row: c.endpoints.aresume(row.id))
+        self.each(
+            request, queryset, "resume", "resumed", lambda c, row: c.endpoints.aresume(row.id)
+        )
 
     @action("Send a test to the selected endpoints", "steer")
     def test(self, request: Any, queryset: Any) -> None:
         """Send each a test event."""
-        self.each(request, queryset, "tests on their way", lambda c, row: c.endpoints.atest(row.id))
+        self.each(
+            request,
+            queryset,
+            "test",
+            "tests on their way",
+            lambda c, row: c.endpoints.atest(row.id),
+        )

@@ -1,16 +1,19 @@
 """What the pages of the admin have in common: rows are read, and counted up to a bound."""
 
+import json
 from collections.abc import Awaitable, Callable
 from functools import cached_property, partial
 from typing import Any, TypeVar
 
-from django.conf import settings
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
-from django.db import transaction
+from django.utils.html import format_html
 
 from mutirao.errors import MutiraoError
-from mutirao.integrations.django.acting import perform
+from mutirao.integrations.django.acting import outside_requests_transaction, perform
+from mutirao.model.audit.actions import MAX_WHO, About
+from mutirao.model.blanking import Blanking
+from mutirao.model.display import one_line
 
 F = TypeVar("F", bound=Callable[..., Any])
 MOST_COUNTED = 10_000
@@ -38,11 +41,20 @@ class CappedPaginator(Paginator):  # type: ignore[misc]
         return counted
 
 
-def outside_requests_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Have ATOMIC_REQUESTS leave a view out: what is done to many jobs is done in batches."""
-    for alias in settings.DATABASES:
-        view = transaction.non_atomic_requests(using=alias)(view)
-    return view
+def who(request: Any) -> str:
+    """Return who acts, for the audit."""
+    return one_line(str(request.user.get_username()))[:MAX_WHO] or "admin"
+
+
+def pretty(value: Any) -> Any:
+    """Return a value of JSON with secrets blanked."""
+    shown = json.dumps(Blanking().value(value), indent=2, ensure_ascii=False)
+    return format_html("<pre>{}</pre>", shown)
+
+
+def text(value: str | None) -> str:
+    """Return a text with what looks like a secret in it blanked."""
+    return Blanking().text(value or "")
 
 
 class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
@@ -74,13 +86,23 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         return super().changelist_view(request, extra_context)
 
     def each(
-        self, request: Any, queryset: Any, done: str, do: Callable[[Any, Any], Awaitable[object]]
+        self,
+        request: Any,
+        queryset: Any,
+        command: str,
+        done: str,
+        do: Callable[[Any, Any], Awaitable[object]],
     ) -> None:
-        """Do something to each row that was chosen, and tell how many there were."""
+        """Do something to each row that was chosen, and tell how many there were.
+
+        Parameters:
+            command: what the audit calls it.
+            done: what is told of their number.
+        """
         count = 0
         for row in queryset:
             try:
-                perform(partial(_swapped, do, row))
+                self.noted(request, command, row, do)
             except MutiraoError as refused:
                 self.message_user(request, f"{row}: {refused}", messages.ERROR)
             else:
@@ -88,9 +110,18 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         if count:
             self.message_user(request, f"{count} {done}", messages.SUCCESS)
 
+    def noted(
+        self, request: Any, command: str, row: Any, do: Callable[[Any, Any], Awaitable[object]]
+    ) -> None:
+        """Do something to a row, and have the audit know who did it."""
+        about = About(command, self.opts.model_name, str(row.pk))
+        perform(partial(_noted, who(request), about, do, row))
 
-async def _swapped(do: Callable[[Any, Any], Awaitable[object]], row: Any, client: Any) -> object:
-    return await do(client, row)
+
+async def _noted(
+    by: str, about: About, do: Callable[[Any, Any], Awaitable[object]], row: Any, client: Any
+) -> object:
+    return await client.actions.anote(by, about, partial(do, client, row))
 
 
 class WorkerPage(ReadPage):
@@ -113,6 +144,24 @@ class GraphPage(ReadPage):
 
 class AuditPage(ReadPage):
     """The audit: who did what to how many jobs."""
+
+    exclude = ("change", "filter", "error")
+    readonly_fields = ("new_values", "of_filter", "why_not")
+
+    @column("change")
+    def new_values(self, row: Any) -> str:
+        """Return the new values of jobs, or what was done to something else."""
+        return text(row.change)
+
+    @column("filter")
+    def of_filter(self, row: Any) -> str:
+        """Return the filter of the jobs."""
+        return text(row.filter)
+
+    @column("error")
+    def why_not(self, row: Any) -> str:
+        """Return why it failed."""
+        return text(row.error)
 
     list_display = ("id", "who", "action", "state", "matched", "done", "passed_over", "started_at")
     ordering = ("-id",)
