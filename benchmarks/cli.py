@@ -401,6 +401,19 @@ def _web(**given: Any) -> None:
     _run(web, **given)
 
 
+@_work(
+    "bi",
+    option("--finished", type=_AT_LEAST_1, default=5_000_000, help="Jobs in history."),
+    option("--newest", type=_AT_LEAST_1, default=10_000, help="That the questions look at."),
+    option("--asks", type=_AT_LEAST_1, default=5, help="How often each question is asked."),
+)
+def _bi(**given: Any) -> None:
+    """Fill a long history; ask each question of docs/bi.md: time, rows read."""
+    from benchmarks.bi import bi  # it reads as the pages of the dashboard do
+
+    _run(bi, **given)
+
+
 @bench.command("hub")
 @_COMMON[0]
 @option("--clients", type=_AT_LEAST_1, default=1_000, help="Idle workers that are connected.")
