@@ -6,7 +6,8 @@ It stays when the attempt is over, as the engine logs its end in the same contex
 and webhooks read it, and so need to know nothing of what makes traces.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from contextvars import ContextVar
 
 TRACEPARENT = "traceparent"
@@ -35,6 +36,19 @@ def hand_trace(headers: Headers | Callable[[], Headers]) -> None:
     """
     if headers:
         _sources.set((*_sources.get(), headers))
+
+
+@contextmanager
+def own_trace() -> Iterator[None]:
+    """Have the context carry what it carries now again after the block, whatever is handed in it.
+
+    For attempts that have no context of their own: those of tests that run jobs inline.
+    """
+    before = _sources.set(_sources.get())
+    try:
+        yield
+    finally:
+        _sources.reset(before)
 
 
 def trace_ids() -> tuple[str, str] | None:

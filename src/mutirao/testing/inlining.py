@@ -22,6 +22,7 @@ from mutirao.model.jobs.job import NOWHERE, Claim, Gives, Home, Job, NewJob, Tra
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome, Settlement
 from mutirao.model.jobs.records import Progress
 from mutirao.model.keys.uniqueness import PARKED
+from mutirao.model.trace import own_trace
 from mutirao.sql.schema.tables import job, json_columns, live, next_run
 from mutirao.sql.statements import graphs
 from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
@@ -164,7 +165,7 @@ class InlineStore(MemoryStore):
             except Exception as error:  # noqa: BLE001 (raised below, when middleware has seen it)
                 return judge(error)
 
-        with naming_job(claim):  # the context is the caller's
+        with naming_job(claim), own_trace():  # the context is the caller's
             attempt_log.started(claim)
             outcome = await around_attempt(self._middleware, job, perform, judge)
             attempt_log.ended(claim, outcome, running.started, errors[0] if errors else None)

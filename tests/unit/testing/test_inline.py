@@ -14,6 +14,8 @@ import pytest
 
 from mutirao import Dead, Job, JobState, Outcome, OutcomeKind, Retry, Snooze
 from mutirao.errors import WrongState
+from mutirao.model.trace import hand_trace, trace_headers
+from mutirao.tasks.around.middleware import AttemptSteps
 from mutirao.telemetry.logs import job_fields
 from mutirao.testing import inline
 from tests.unit.testing.shop import Address, Broken, Shop
@@ -51,6 +53,21 @@ class TestWhere:
             task.enqueue()
         assert [each["task"] for each in seen] == ["t"]
         assert job_fields() == {}
+
+    def test_whose_trace_it_is(self, shop: Shop) -> None:
+        """What an attempt hands on ends with it."""
+        seen: list[Any] = []
+        task = shop.task(lambda: seen.append(dict(trace_headers())), name="t")
+
+        @shop.app.around_attempt
+        def traced(job: Job) -> AttemptSteps:
+            hand_trace({"traceparent": "00-1-2-01"})
+            yield
+
+        with inline(shop.app):
+            task.enqueue()
+        assert seen == [{"traceparent": "00-1-2-01"}]
+        assert trace_headers() == {}
 
     def test_a_function_by_a_function(self, shop: Shop) -> None:
         """In the caller's thread, where it may use what belongs to that, and no loop runs."""
