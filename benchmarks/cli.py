@@ -1,7 +1,7 @@
 """The command line: how fast it is here, on a database given for it."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from pathlib import Path
 from statistics import median
 from typing import Any, TypeVar
@@ -33,7 +33,7 @@ from benchmarks.publish import TOLD, publish
 from benchmarks.schedules import DUE, WORKERS, schedules
 from benchmarks.start import start
 from benchmarks.sustained import sustained
-from benchmarks.telemetry import telemetry
+from benchmarks.telemetry import WAYS, telemetry
 from benchmarks.transactions import transactions
 from benchmarks.webhooks import webhooks
 from mutirao.cli.group import Refusing
@@ -94,17 +94,21 @@ def numbers(text: str) -> tuple[int, ...]:
     return tuple(map(int, found))
 
 
-def _others(known: Sequence[str]) -> Callable[[Any], Any]:
-    """Return the option that names peers, of those that have an adapter."""
+def _chosen(known: Collection[str], lacks: str = "is none") -> Callable[..., tuple[str, ...]]:
+    """Return what reads the names in a text, each of which must be known."""
 
     def named(_: click.Context, __: click.Parameter, text: str) -> tuple[str, ...]:
         found = names(text) if text else ()
         if unknown := set(found) - set(known):
-            raise click.BadParameter(
-                f"{min(unknown)!r} has no adapter; there are {', '.join(known)}"
-            )
+            raise click.BadParameter(f"{min(unknown)!r} {lacks}; there are {', '.join(known)}")
         return found
 
+    return named
+
+
+def _others(known: Sequence[str]) -> Callable[[Any], Any]:
+    """Return the option that names peers, of those that have an adapter."""
+    named = _chosen(known, "has no adapter")
     return option("--peers", default="", callback=named, help=f"Others: {','.join(known)}.")
 
 
@@ -320,10 +324,11 @@ def _webhooks(**given: Any) -> None:
     "telemetry",
     _jobs,
     option("--rounds", type=_AT_LEAST_1, default=5, help="Of each way, in turn."),
+    option("--ways", default=",".join(WAYS), callback=_chosen(WAYS), help="Which of these."),
     _payload,
 )
 def _telemetry(**given: Any) -> None:
-    """Drain jobs by a worker that nobody watches, and by one whose metrics are scraped."""
+    """Drain jobs by a worker that nobody watches, and with metrics, JSON logs and traces."""
     _run(telemetry, **given)
 
 
@@ -399,6 +404,19 @@ def _web(**given: Any) -> None:
     from benchmarks.pages import web  # others need no dashboard
 
     _run(web, **given)
+
+
+@_work(
+    "bi",
+    option("--finished", type=_AT_LEAST_1, default=5_000_000, help="Jobs in history."),
+    option("--newest", type=_AT_LEAST_1, default=10_000, help="That the questions look at."),
+    option("--asks", type=_AT_LEAST_1, default=5, help="How often each question is asked."),
+)
+def _bi(**given: Any) -> None:
+    """Fill a long history; ask each question of docs/bi.md: time, rows read."""
+    from benchmarks.bi import bi  # it reads as the pages of the dashboard do
+
+    _run(bi, **given)
 
 
 @bench.command("hub")

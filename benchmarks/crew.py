@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from benchmarks.board import Board
-from benchmarks.member import Order, Share, work
+from benchmarks.member import Order, Prepare, Share, work
 from mutirao.errors import MutiraoError
 
 GLANCE = 0.01  # seconds between looks at the board
@@ -29,6 +29,7 @@ class Crew:
         settings: of each worker, as in `Mutirao.worker`.
         numbers: how many jobs are numbered, for `Board`.
         each: how many workers each process runs.
+        prepare: a function of a module, which is called with the application in each process.
     """
 
     def __init__(
@@ -38,6 +39,8 @@ class Crew:
         settings: Mapping[str, Any] | None = None,
         numbers: int = 0,
         each: int = 1,
+        *,
+        prepare: Prepare | None = None,
     ) -> None:
         self.board = Board(processes, numbers)
         context = get_context("spawn")
@@ -47,7 +50,7 @@ class Crew:
         self.processes = [
             context.Process(
                 target=work,
-                args=(url, dict(settings or {}), self.board, slot, theirs, each),
+                args=(url, dict(settings or {}), self.board, slot, theirs, each, prepare),
                 daemon=True,
             )
             for slot, theirs in enumerate(self._theirs)

@@ -12,6 +12,7 @@ from benchmarks.crew import Crew
 from benchmarks.figures import Cost, Figures
 from benchmarks.ground import Ground, ground
 from benchmarks.load import PAYLOAD, Load
+from benchmarks.member import Prepare
 from benchmarks.spent import measured
 from mutirao.model.jobs.job import NewJob, NewWorker
 from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
@@ -93,10 +94,11 @@ async def drained(
     number: int,
     processes: int,
     settings: Mapping[str, Any] | None = None,
+    prepare: Prepare | None = None,
 ) -> Cost:
     """Write so many jobs, let workers do them, and return what these took."""
     await place.fill(jobs)
-    async with Crew(place.url, processes, settings) as crew:
+    async with Crew(place.url, processes, settings, prepare=prepare) as crew:
         with measured(place.url) as spent:
             await crew.start()
             await crew.until(number)

@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 
 from benchmarks.load import PREFIX
 from mutirao.sql.schema import tables
+from mutirao.sql.store.jobs import SqlStore
 
 TASKS, WORKERS = 20, 4
 APART = 0.25  # seconds between the ends of two jobs
@@ -52,6 +53,16 @@ def fill(conn: Connection, finished: int, live: int) -> None:
 def clear(conn: Connection) -> None:
     """Remove the workers, which are none."""
     conn.execute(tables.worker.delete())
+
+
+async def add_up(store: SqlStore) -> None:
+    """Add up what is there, as workers do every minute.
+
+    The first time notes until when, and finds nothing to add up yet.
+    """
+    for _ in range(2):
+        while await store.roll_up(None):
+            pass
 
 
 def _count_up(conn: Connection, most: int) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 import signal
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import AsyncExitStack
 from enum import Enum
 from multiprocessing.connection import Connection
@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 from benchmarks.board import Board
 from benchmarks.load import Load
 from benchmarks.spent import Spent, counted, counted_claims
+from mutirao.app import Mutirao
 
+Prepare = Callable[[Mutirao], None]
 _OWN_MEMORY = Path("/proc/self/statm")
 
 
@@ -46,10 +48,13 @@ def work(
     slot: int,
     pipe: "Connection[Share, Order]",
     each: int = 1,
+    prepare: Prepare | None = None,
 ) -> None:
     """Be a member: the process's whole life. Says a first word when everything is imported."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the benchmark, which ends us
     load = Load(url, board.writer(slot))
+    if prepare is not None:
+        prepare(load.app)
     pipe.send(Share())
     asyncio.run(_obey(load, settings, pipe, each))
 

@@ -131,8 +131,7 @@ async def web(
         await place.change(lambda conn: history.fill(conn, finished, live))
         try:
             await place.store.refresh_statistics()
-            while await place.store.roll_up(None):
-                pass
+            await history.add_up(place.store)
             pages, tabs = await _asked(place, url, finished, asks)
         finally:
             await place.change(history.clear)

@@ -1,25 +1,87 @@
 """`telemetry`: what a drain loses where it is watched, in turns with one where it is not."""
 
 import asyncio
+import logging
+import os
 import urllib.request
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
-from typing import Any
+from types import MappingProxyType
+from typing import Any, NamedTuple
 
 from benchmarks.drain import drained
 from benchmarks.figures import Figures
 from benchmarks.ground import ground
 from benchmarks.load import PAYLOAD, Load
+from mutirao.app import Mutirao
+from mutirao.cli.logs import configure
 
 PORT = 29_464
 SCRAPE_EVERY = 1.0  # seconds, which is often: 15 to 60 are usual
 WITHOUT = "nothing"
-# The settings of a worker that is watched, by what watches it.
-WAYS: Mapping[str, Mapping[str, Any]] = {
-    WITHOUT: {},
-    "metrics": {"metrics_port": PORT},
+
+
+class Way(NamedTuple):
+    """How a worker is watched: its settings, and what is done to its application before."""
+
+    settings: Mapping[str, Any] = MappingProxyType({})
+    prepare: Callable[[Mutirao], None] | None = None
+
+
+def _trace(app: Mutirao) -> None:
+    """Make spans by the SDK, of all attempts and with measurements; no exporter takes them."""
+    from opentelemetry.sdk.metrics import MeterProvider
+    from opentelemetry.sdk.trace import TracerProvider
+
+    from mutirao.telemetry.opentelemetry import OpenTelemetry
+
+    OpenTelemetry(tracer_provider=TracerProvider(), meter_provider=MeterProvider()).install(app)
+
+
+def _trace_some(app: Mutirao) -> None:
+    """Have the SDK sample one in a hundred, as a program with many jobs does."""
+    from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
+
+    from mutirao.telemetry.opentelemetry import OpenTelemetry
+
+    sampled = TracerProvider(sampler=TraceIdRatioBased(0.01))
+    OpenTelemetry(tracer_provider=sampled, measure=False).install(app)
+
+
+def _trace_without_sdk(app: Mutirao) -> None:
+    """Have the API only, which is what a program has that sets up nothing."""
+    from mutirao.telemetry.opentelemetry import OpenTelemetry
+
+    OpenTelemetry().install(app)
+
+
+def _log(app: Mutirao) -> None:
+    """Write lines as `mutirao worker --log-format json` does, to nowhere."""
+    configure("json", "info")
+    for handler in logging.getLogger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            handler.setStream(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
+
+
+def _log_and_trace(app: Mutirao) -> None:
+    _log(app)
+    _trace(app)
+
+
+_METRICS = {"metrics_port": PORT}
+WAYS: Mapping[str, Way] = {
+    WITHOUT: Way(),
+    "metrics": Way(_METRICS),
+    "logs": Way({}, _log),
+    "logs-of-each-job": Way({"log_jobs": "all"}, _log),
+    "traces-by-api-alone": Way({}, _trace_without_sdk),
+    "traces-sampled": Way({}, _trace_some),
+    "traces": Way({}, _trace),
+    "all": Way(_METRICS, _log_and_trace),
 }
 
 
@@ -50,31 +112,38 @@ def _share(some: Sequence[float], of: Sequence[float]) -> float:
 
 
 async def telemetry(
-    url: str, *, jobs: int = 100_000, rounds: int = 5, payload: int = PAYLOAD
+    url: str,
+    *,
+    jobs: int = 100_000,
+    rounds: int = 5,
+    payload: int = PAYLOAD,
+    ways: Sequence[str] = tuple(WAYS),
 ) -> Watched:
     """Drain jobs that do nothing by a worker that is not watched and by one that is, in turns.
 
-    The metrics are scraped each second meanwhile.
+    The metrics are scraped each second meanwhile. Traces need OpenTelemetry's SDK.
 
     Parameters:
         url: a database that a benchmark may use, see `Ground.prepare`.
         jobs: how many, each time.
         rounds: of all ways; each is compared with the one beside it.
         payload: bytes of each job's arguments.
+        ways: which of `WAYS`; the first, which is not watched, is always among them.
 
     Raises:
         MutiraoError: the database is not ours to use, or some jobs were not done once.
     """
-    rates, cpu = {way: list[float]() for way in WAYS}, {way: list[float]() for way in WAYS}
+    chosen = {name: way for name, way in WAYS.items() if name in (WITHOUT, *ways)}
+    rates, cpu = ({name: list[float]() for name in chosen} for _ in range(2))
     async with ground(url) as place:
         for _ in range(rounds):
-            for way, settings in WAYS.items():
+            for name, (settings, prepare) in chosen.items():
                 await place.prepare()
                 waiting = Load(url).jobs(jobs, payload)
                 async with _scraped(settings):
-                    cost = await drained(place, waiting, jobs, 1, settings)
-                rates[way].append(cost.rate)
-                cpu[way].append(cost.client_cpu)
+                    cost = await drained(place, waiting, jobs, 1, settings, prepare)
+                rates[name].append(cost.rate)
+                cpu[name].append(cost.client_cpu)
     return Watched(rates=rates, cpu=cpu)
 
 

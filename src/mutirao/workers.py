@@ -209,7 +209,7 @@ class Workers:
                 worker.
             settings: the fields of `WorkerSettings` that concern it: queues (of those that are
                 carried; all, if left out), exclude_queues, grace, poll, heartbeat, expiry,
-                doorbell_grace, connections.
+                doorbell_grace, connections, metrics_port, metrics_host.
 
         Raises:
             ConfigurationError: a queue is not carried, or none is; a setting is out of range.
@@ -349,7 +349,7 @@ class Workers:
         from mutirao.engine.measuring import heard
 
         queues = self._queues(settings, together)
-        listeners = heard(self._measured_by)
+        listeners = heard([*self._measured_by, *_ports(settings)])
         return _measured(self._make_sql_worker(settings, None, listeners, queues), listeners, {})
 
     def _make_member(

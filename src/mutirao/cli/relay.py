@@ -7,7 +7,7 @@ import click
 from mutirao.cli import logs
 from mutirao.cli.options import log_options, option, target
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.cli.terms import setting_options
+from mutirao.cli.terms import METRICS_PORT, setting_options
 from mutirao.model.brokers.doorbell import MAX_TOGETHER
 from mutirao.workers import RELAY_SETTINGS
 
@@ -26,6 +26,7 @@ _TOGETHER = option(
     after={"exclude_queues": [_TOGETHER]},
     queues={"help": "Carried queues to relay, such as mail; all if left out."},
     exclude_queues={"help": "Queues not to relay, in place of -q."},
+    metrics_port=METRICS_PORT,
     grace={
         "help": "Seconds that a broker may take to confirm what is under way once a signal says to"
         " stop."

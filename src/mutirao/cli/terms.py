@@ -24,11 +24,17 @@ from mutirao.cli.options import (
     window,
 )
 from mutirao.model.keys.uniqueness import OnConflict
+from mutirao.ports.measurements import LAST_PORT
 from mutirao.tasks.options import Conflict, Duration, Expiry, KeyTerms, Tags, Version
 from mutirao.workers import SETTINGS
 
 _Decorator = Callable[[Any], Any]
 
+# Of commands that are one process each.
+METRICS_PORT: Mapping[str, Any] = {
+    "type": click.IntRange(0, LAST_PORT),
+    "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is free.",
+}
 # How a text becomes a value of each type.
 _READ: dict[Any, dict[str, Any]] = {
     str | None: {},

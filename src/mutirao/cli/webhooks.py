@@ -7,10 +7,9 @@ import click
 from mutirao.app import Mutirao
 from mutirao.cli import logs
 from mutirao.cli.options import log_options, option
-from mutirao.cli.terms import setting_options
+from mutirao.cli.terms import METRICS_PORT, setting_options
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
-from mutirao.ports.measurements import LAST_PORT
 from mutirao.workers import EXIT_WHEN_STUCK
 
 
@@ -19,11 +18,7 @@ from mutirao.workers import EXIT_WHEN_STUCK
 @option("--schema", help="The schema of the tables, if it is not the usual one.")
 @setting_options(
     *("concurrency", "grace", "poll", "metrics_port", "metrics_host"),
-    metrics_port={
-        "type": click.IntRange(0, LAST_PORT),
-        "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is"
-        " free.",
-    },
+    metrics_port=METRICS_PORT,
     concurrency={"default": 200, "help": "Deliveries at once."},
     grace={"help": "Seconds that running deliveries may take once a signal says to stop."},
 )

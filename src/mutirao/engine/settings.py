@@ -50,6 +50,8 @@ class RelayTerms(TypedDict, total=False):
     expiry: float
     doorbell_grace: float
     connections: int | None
+    metrics_port: int | None
+    metrics_host: str
 
 
 class WorkerTerms(RelayTerms, total=False):
@@ -74,8 +76,6 @@ class WorkerTerms(RelayTerms, total=False):
     webhooks: bool | WebhookSettings
     app_version: str | None
     drain_on_new_version: bool
-    metrics_port: int | None
-    metrics_host: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mutirao.errors import ConfigurationError, MissingDriver
@@ -41,12 +42,15 @@ if TYPE_CHECKING:
 
 LIBRARY = "mutirao"
 SYSTEM = {"messaging.system": "mutirao"}
-ENQUEUE = {**SYSTEM, "messaging.operation.name": "enqueue", "messaging.operation.type": "send"}
-CREATE = {**SYSTEM, "messaging.operation.name": "create", "messaging.operation.type": "create"}
-PROCESS = {**SYSTEM, "messaging.operation.name": "process", "messaging.operation.type": "process"}
+OPERATION = "messaging.operation.name"
+ENQUEUE = {**SYSTEM, OPERATION: "enqueue", "messaging.operation.type": "send"}
+CREATE = {**SYSTEM, OPERATION: "create", "messaging.operation.type": "create"}
+PROCESS = {**SYSTEM, OPERATION: "process", "messaging.operation.type": "process"}
 QUEUE, COUNT = "messaging.destination.name", "messaging.batch.message_count"
 ID, TASK = "messaging.message.id", "messaging.mutirao.task"
+ATTEMPT, RUN, OUTCOME = (f"messaging.mutirao.{each}" for each in ("attempt", "run", "outcome"))
 ERROR_TYPE = "error.type"
+_NOTHING = Context()  # in which no span is the current one; never changed
 _FAILED = (OutcomeKind.RETRIED, OutcomeKind.DEAD)
 
 
@@ -187,19 +191,15 @@ class OpenTelemetry:
                 self._guarded(self._end, attempt, outcome)
 
     def _begin(self, job: Job) -> "_Measured":
-        headers, links = carried(job), None
-        parent = propagate.extract(headers, context=Context()) if headers else Context()
-        if self._links:
-            cause = trace.get_current_span(parent).get_span_context()
-            links = [Link(cause)] if cause.is_valid else None
-            parent = trace.set_span_in_context(trace.INVALID_SPAN, parent)
-        attributes = {
-            ID: str(job.id),
-            "messaging.mutirao.attempt": job.attempt,
-            "messaging.mutirao.run": job.run,
-        }
-        more = {**PROCESS, **attributes}
-        span, context = self._span(job, more, SpanKind.CONSUMER, parent, links)
+        headers, links, parent = carried(job), None, _NOTHING
+        if headers:
+            parent = propagate.extract(headers, context=_NOTHING)
+            if self._links:
+                cause = trace.get_current_span(parent).get_span_context()
+                links = [Link(cause)] if cause.is_valid else None
+                parent = trace.set_span_in_context(trace.INVALID_SPAN, parent)
+        more = {ID: str(job.id), ATTEMPT: job.attempt, RUN: job.run}
+        span, context = self._span(job, PROCESS, SpanKind.CONSUMER, parent, links, more)
         token = contexts.attach(context)
         hand_trace(partial(self._headers, context))
         return _Measured(span, token)
@@ -216,7 +216,7 @@ class OpenTelemetry:
             _end(span, token)
 
     def _tell(self, span: Span, outcome: Outcome) -> None:
-        span.set_attribute("messaging.mutirao.outcome", str(outcome.kind))
+        span.set_attribute(OUTCOME, str(outcome.kind))
         if outcome.kind not in _FAILED:
             return
         kind, (said, stack) = outcome.error_type or "_OTHER", _parts(outcome.error or "")
@@ -234,14 +234,15 @@ class OpenTelemetry:
         kind: SpanKind,
         parent: Context | None,
         links: list[Link] | None = None,
+        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[Span, Context]:
         """Start a span about a job; return it and the context in which it is the current one."""
         where = job.task if self._by_task else job.queue
         span = self._tracer.start_span(
-            f"{attributes['messaging.operation.name']} {where}",
+            f"{attributes[OPERATION]} {where}",
             context=parent,
             kind=kind,
-            attributes={**attributes, QUEUE: job.queue, TASK: job.task},
+            attributes={**attributes, QUEUE: job.queue, TASK: job.task, **more},
             links=links,
         )
         return span, trace.set_span_in_context(span, parent)

@@ -5,6 +5,7 @@ outcomes and workers: those begin with `mutirao.`.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
 from weakref import WeakSet
 
 from opentelemetry.metrics import CallbackOptions, Meter, Observation
@@ -27,6 +28,26 @@ _GAUGES: Mapping[str, tuple[str, str, Callable[[WorkerLoad], float | None]]] = {
     "mutirao.worker.stuck": ("{slot}", "Slots lost to handlers given up", lambda at: at.stuck),
     "mutirao.worker.heartbeat.age": ("s", "Time since the last beat", lambda at: at.beat_age),
 }  # fmt: skip
+
+
+_Alike = tuple[str, str, OutcomeKind, str | None]  # the queue, the task, the outcome, the error
+KINDS_KEPT = 1_000  # whose attributes are kept; types of errors may be many
+
+
+class _Told(NamedTuple):
+    """The attributes that attempts which are alike have in each instrument."""
+
+    process: Mapping[str, str]
+    ended: Mapping[str, str]
+    job: Mapping[str, str]
+
+
+def _attributes(queue: str, task: str, outcome: OutcomeKind, error_type: str | None) -> _Told:
+    failed = outcome in (OutcomeKind.RETRIED, OutcomeKind.DEAD)
+    error = {ERROR_TYPE: error_type or "_OTHER"} if failed else {}
+    job = {QUEUE: queue, TASK: task}
+    process = {**_about("process"), **job, **error}
+    return _Told(process, {**process, "messaging.mutirao.outcome": str(outcome)}, job)
 
 
 class Instruments:
@@ -63,6 +84,7 @@ class Instruments:
         self._rescued = meter.create_counter(
             "mutirao.jobs.rescued", "{job}", "Jobs of vanished workers that were given back"
         )
+        self._told: dict[_Alike, _Told] = {}
         self.workers: WeakSet[MeasuredWorker] = WeakSet()
         for name, (unit, told, read) in _GAUGES.items():
             meter.create_observable_gauge(name, [self._observing(read)], unit, told)
@@ -79,14 +101,26 @@ class Instruments:
         """Record one operation of a worker."""
         self._operations.record(seconds, _about(name))
 
-    def ended(self, attempt: EndedAttempt) -> None:
-        """Count an attempt."""
-        failed = attempt.outcome in (OutcomeKind.RETRIED, OutcomeKind.DEAD)
-        error = {ERROR_TYPE: attempt.error_type or "_OTHER"} if failed else {}
-        about = {**_about("process"), QUEUE: attempt.queue, TASK: attempt.task, **error}
-        self._consumed.add(1, {**about, "messaging.mutirao.outcome": str(attempt.outcome)})
-        self._duration.record(attempt.seconds, about)
-        self._wait.record(attempt.wait, {QUEUE: attempt.queue, TASK: attempt.task})
+    def ended(self, attempts: Sequence[EndedAttempt]) -> None:
+        """Count attempts; those that are alike are counted at once, and timed one by one."""
+        counts: dict[_Alike, int] = {}
+        record_duration, record_wait = self._duration.record, self._wait.record
+        for queue, task, outcome, _, wait, seconds, error_type in attempts:
+            alike = queue, task, outcome, error_type
+            counts[alike] = counts.get(alike, 0) + 1
+            told = self._told.get(alike) or self._tell(alike)
+            record_duration(seconds, told.process)
+            record_wait(wait, told.job)
+        for alike, count in counts.items():
+            self._consumed.add(count, self._tell(alike).ended)
+
+    def _tell(self, alike: "_Alike") -> "_Told":
+        """Return the attributes of such attempts, made once for many of them."""
+        if (told := self._told.get(alike)) is None:
+            if len(self._told) >= KINDS_KEPT:
+                self._told.clear()
+            told = self._told[alike] = _attributes(*alike)
+        return told
 
     def fenced(self, jobs: int) -> None:
         """Count attempts whose outcomes were dropped."""
@@ -135,8 +169,7 @@ class WorkerMeasurements:
 
     def ended(self, attempts: Sequence[EndedAttempt]) -> None:
         """Count attempts."""
-        for each in attempts:
-            self._to.ended(each)
+        self._to.ended(attempts)
 
     def fenced(self, jobs: int) -> None:
         """Count attempts whose outcomes were dropped."""

@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from benchmarks.telemetry import WAYS
 from tests.integration.benchmarks.conftest import Bench
 
 
 def test_in_turns(sqlite_bench: Bench) -> None:
     """Each way once in a round, with a rate and processor time."""
-    found = sqlite_bench.one("telemetry", "--jobs", 200, "--rounds", 1)
-    assert set(found["rates"]) == set(found["cpu"]) == set(WAYS)
+    found = sqlite_bench.one("telemetry", "--jobs", 200, "--rounds", 1, "--ways", "all")
+    assert set(found["rates"]) == set(found["cpu"]) == {"nothing", "all"}
     assert all(rate > 0 for rates in found["rates"].values() for rate in rates)
+
+
+def test_a_way_that_is_none(sqlite_bench: Bench) -> None:
+    """It is said which there are."""
+    assert "'spans' is none; there are nothing, metrics" in sqlite_bench.refused(
+        2, "telemetry", "--ways", "spans"
+    )

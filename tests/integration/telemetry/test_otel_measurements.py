@@ -9,7 +9,10 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 
 from mutirao import Mutirao, Retry
+from mutirao.model.jobs.states import OutcomeKind
+from mutirao.ports.measurements import EndedAttempt
 from mutirao.telemetry.opentelemetry import OpenTelemetry
+from mutirao.telemetry.opentelemetry_metrics import KINDS_KEPT, Instruments, WorkerMeasurements
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import until
 
@@ -110,3 +113,19 @@ async def test_without(app: Mutirao) -> None:
 
 def _nothing() -> None:
     pass
+
+
+def test_more_kinds_of_attempts_than_are_kept() -> None:
+    """Types of errors may be many: each attempt is counted all the same, alone or among others."""
+    meters, kinds = Meters(), KINDS_KEPT + 100
+    to = WorkerMeasurements(Instruments(meters.provider.get_meter("m")))
+    died = [
+        EndedAttempt("mail", "send", OutcomeKind.DEAD, 1, 0.5, 0.25, f"E{n}") for n in range(kinds)
+    ]
+    to.ended([*died, *died])
+    to.ended(died[:1])
+    counted = meters.values("messaging.client.consumed.messages")
+    first = about(operation="process", queue="mail", task="send", outcome="dead", error="E0")
+    assert (len(counted), sum(counted.values()), counted[first]) == (kinds, 2 * kinds + 1, 3)
+    assert sum(meters.counts("messaging.process.duration").values()) == 2 * kinds + 1
+    assert meters.counts("mutirao.job.wait") == {about(queue="mail", task="send"): 2 * kinds + 1}

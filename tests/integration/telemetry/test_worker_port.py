@@ -17,6 +17,7 @@ from mutirao import Job, Mutirao, Tasks
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.telemetry.prometheus.http_port import MOST_AT_ONCE
+from mutirao.transports.memory import MemoryTransport
 from tests.integration.telemetry.kit import Told, asked, samples
 from tests.integration.worker.kit import ended, working
 from tests.support.servers import free_port
@@ -91,6 +92,22 @@ async def test_a_worker_counts_what_it_does(app: Mutirao, ask: Ask) -> None:
     assert now["process_resident_memory_bytes",] > 1e6
     assert not any(name[0].startswith("python_gc") for name in now)
     assert (reply.status, reply.content_type.partition(";")[0]) == (200, "text/plain")
+
+
+async def test_a_relay(lite_url: str, ask: Ask) -> None:
+    """It has a port as workers do, and says whether it carries."""
+    app = Mutirao(lite_url, transports={"mail": MemoryTransport("carried")})
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        pass
+
+    async with app.relay(metrics_port=0):
+        now = samples((await ask("/metrics")).text)
+        assert (await ask("/readyz")).status == 200
+    assert now["mutirao_worker_ready",] == 1
+    assert 0 <= now["mutirao_heartbeat_age_seconds",] < 60
+    await app.aclose()
 
 
 async def test_probes(app: Mutirao, ask: Ask) -> None:
