@@ -16,7 +16,7 @@ SHOWN_BY = {"SQLite": OnSqlite, "PostgreSQL": OnPostgresql, "MySQL, MariaDB": On
 HEARS = {"SQLite": SqliteHears, "PostgreSQL": PostgresqlHears}
 CONTRACTS = {
     "a job is there when your transaction commits, and only then": ["Enqueueing", "Concurrency"],
-    "it runs at least once, whoever dies": ["Claiming", "Settling", "Rescue", "Losing"],
+    "it runs at least once, after any crash": ["Claiming", "Settling", "Rescue", "Losing"],
     "once, with your writes, in `job.transaction()`": ["Transaction", "Staleness"],
     "a live worker keeps its jobs": ["Workers", "Release"],
     "one job for a key": ["Uniqueness", "Versions", "Supersede", "Repeated"],
