@@ -226,6 +226,16 @@ class Mutirao(
         """
         self._sql_store.program = program
 
+    def _own_task(self, task: object) -> Task[..., Any]:
+        """Return a task of this application; a framework's application knows more of them.
+
+        Raises:
+            TypeError: it is none.
+        """
+        if not isinstance(task, Task):
+            raise TypeError(f"expected a task of the application, and found {task!r:.100}")
+        return task
+
     def migrate(self) -> str:
         """Migrate the database to the newest schema; return the revision that it has then.
 

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.django_data.djproject import database
+from tests.integration.integrations.django_project import AS_APP
 from tests.support.postgresql import PostgresServer
 
 _SETTINGS = """
 INSTALLED_APPS = [
     "django.contrib.contenttypes", "django.contrib.auth", "mutirao.integrations.django", "shop",
+    *AS_APP,
 ]
+TASKS = {"default": {"BACKEND": "mutirao.integrations.django.MutiraoBackend"}}
 DATABASES = {"default": DATABASE}
 TEST_RUNNER = "django.test.runner.DiscoverRunner"
 SECRET_KEY, USE_TZ, ROOT_URLCONF = "of a test", True, "shop.urls"
@@ -27,6 +30,11 @@ from django.db import transaction
 
 from mutirao import Job, Retry
 from mutirao.integrations.django import app
+
+try:
+    from django.tasks import task
+except ModuleNotFoundError:
+    from django_tasks import task
 
 
 @app.task(retry=Retry.never())
@@ -45,12 +53,22 @@ async def amake(name):
 def make_with(job: Job, name):
     with job.transaction(using="default"):
         Group.objects.create(name=name)
+
+
+@task
+async def amake_again(name, times=1):
+    made = await Group.objects.filter(name__startswith=name).acount()
+    await Group.objects.acreate(name=f"{name}{made}")
+    if made < times:
+        raise ValueError("not yet")
+    return made
 """
 _URLS = """
+from django.db import transaction
 from django.http import HttpResponse
 from django.urls import path
 
-from shop.tasks import make
+from shop.tasks import make, make_with
 
 
 def order(request):
@@ -58,7 +76,14 @@ def order(request):
     return HttpResponse("ordered")
 
 
-urlpatterns = [path("order", order)]
+def order_within(request):
+    with transaction.atomic():
+        make_with.enqueue(request.GET["name"])
+        transaction.set_rollback("refused" in request.GET)
+    return HttpResponse("ordered")
+
+
+urlpatterns = [path("order", order), path("within", order_within)]
 """
 _TESTS = """
 import time
@@ -70,7 +95,7 @@ from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 from mutirao.integrations.django import app
 from mutirao.integrations.django.models import Job
 from mutirao.testing.django import capture, drain, inline
-from shop.tasks import amake, make, make_with
+from shop.tasks import amake, amake_again, make, make_with
 
 
 def groups():
@@ -98,11 +123,31 @@ class InATestCase(TestCase):
         assert [job.state for job in jobs] == ["succeeded"] * 3 + ["dead"]
         assert not Job.objects.exists()
 
+    def test_inline_within_atomic(self):
+        with inline() as jobs:
+            self.client.get("/within?name=a")
+            self.client.get("/within?name=b&refused=1")
+        assert groups() == ["a"]
+        assert [job.state for job in jobs] == ["succeeded"] * 2
+
     def test_capture(self):
         with capture() as jobs:
             make.enqueue("a")
+            amake_again.enqueue("b")
         jobs.assert_enqueued(make, name="a")
+        jobs.assert_enqueued(amake_again, name="b", times=1)
+        jobs.assert_not_enqueued(amake_again, name="a")
+        with self.assertRaisesMessage(TypeError, "'shop.tasks.make'"):
+            jobs.of("shop.tasks.make")
         assert drain() == {}
+
+    def test_a_coroutine_that_is_retried(self):
+        result = amake_again.enqueue("a", times=2)
+        assert drain() == {"retried": 1}
+        assert drain(with_scheduled=True) == {"retried": 1, "succeeded": 1}
+        result.refresh()
+        assert (result.status, result.return_value, len(result.errors)) == ("SUCCESSFUL", 2, 2)
+        assert groups() == ["a0", "a1", "a2"]
 
     def test_nothing_is_left_of_others(self):
         assert (groups(), Job.objects.count()) == ([], 0)
@@ -171,7 +216,7 @@ def project(home: Path, said: object) -> Path:
     (shop / "__init__.py").touch()
     (shop / "urls.py").write_text(_URLS)
     (shop / "tasks.py").write_text(_TASKS)
-    (home / "settings.py").write_text(f"DATABASE = {said!r}\n{_SETTINGS}")
+    (home / "settings.py").write_text(f"DATABASE, AS_APP = {said!r}, {AS_APP}\n{_SETTINGS}")
     return home
 
 
@@ -192,7 +237,7 @@ def test_a_project_s_own_tests(tmp_path: Path, postgres: PostgresServer) -> None
     home = project(tmp_path, database(postgres.url(name)))
     (home / "shop" / "tests.py").write_text(_TESTS)
     said = run(home, "django", "test", "--parallel", "2", "--noinput")
-    assert "Ran 7 tests" in said
+    assert "Ran 9 tests" in said
     postgres.drop_database(name)
 
 
@@ -211,7 +256,7 @@ def test_its_tests_elsewhere(tmp_path: Path, kind: str, request: pytest.FixtureR
     url = request.getfixturevalue("mysql_url") if kind == "mysql" else None
     home = project(tmp_path, database(url) if url else _file(tmp_path))
     (home / "shop" / "tests.py").write_text(_TESTS)
-    assert "Ran 7 tests" in run(home, "django", "test", "--noinput")
+    assert "Ran 9 tests" in run(home, "django", "test", "--noinput")
 
 
 def _file(home: Path) -> dict[str, object]:

@@ -32,9 +32,9 @@ class DjangoConnections:
         result: R = await sync_to_async(function, thread_sensitive=True)(*args, **kwargs)
         return result
 
-    def transaction(self, alias: str) -> "AtomicBlock":
-        """Return `atomic(using=alias)`, whose end commits."""
-        return AtomicBlock(alias)
+    def transaction(self, alias: str, *, nested: bool = False) -> "AtomicBlock":
+        """Return `atomic(using=alias)`, whose end commits; or what ends with the outer block."""
+        return AtomicBlock(alias, nested=nested)
 
 
 class AtomicBlock:
@@ -44,8 +44,8 @@ class AtomicBlock:
     hook around each handler sees to that.
     """
 
-    def __init__(self, alias: str) -> None:
-        self._alias = alias
+    def __init__(self, alias: str, *, nested: bool = False) -> None:
+        self._alias, self._nested = alias, nested
         self._atomic: Any = None
 
     def __enter__(self) -> Any:
@@ -57,7 +57,7 @@ class AtomicBlock:
                 f"job.transaction(using={self._alias!r}): {unknown}; there are"
                 f" {', '.join(connections)} in DATABASES"
             ) from unknown
-        self._atomic = transaction.atomic(using=self._alias, durable=True)
+        self._atomic = transaction.atomic(using=self._alias, durable=not self._nested)
         try:
             self._atomic.__enter__()
         except RuntimeError as nested:
