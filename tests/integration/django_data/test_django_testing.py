@@ -29,6 +29,7 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from mutirao import Job, Retry
+from mutirao.integrations.celery import CeleryTasks
 from mutirao.integrations.django import app
 
 try:
@@ -53,6 +54,14 @@ async def amake(name):
 def make_with(job: Job, name):
     with job.transaction(using="default"):
         Group.objects.create(name=name)
+
+
+celery = CeleryTasks(app)
+
+
+@celery.shared_task
+def make_as_before(name):
+    Group.objects.create(name=name)
 
 
 @task
@@ -88,14 +97,16 @@ urlpatterns = [path("order", order), path("within", order_within)]
 _TESTS = """
 import time
 import urllib.request
+from contextlib import suppress
 
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
 from mutirao.integrations.django import app
 from mutirao.integrations.django.models import Job
 from mutirao.testing.django import capture, drain, inline
-from shop.tasks import amake, amake_again, make, make_with
+from shop.tasks import amake, amake_again, make, make_as_before, make_with
 
 
 def groups():
@@ -134,12 +145,23 @@ class InATestCase(TestCase):
         with capture() as jobs:
             make.enqueue("a")
             amake_again.enqueue("b")
+            make_as_before.delay("c")
+        jobs.assert_enqueued(make_as_before, name="c")
         jobs.assert_enqueued(make, name="a")
         jobs.assert_enqueued(amake_again, name="b", times=1)
         jobs.assert_not_enqueued(amake_again, name="a")
         with self.assertRaisesMessage(TypeError, "'shop.tasks.make'"):
             jobs.of("shop.tasks.make")
         assert drain() == {}
+
+    def test_tasks_in_words_of_celery(self):
+        with transaction.atomic():
+            make_as_before.delay("a")
+        with suppress(ValueError), transaction.atomic():
+            make_as_before.delay("b")
+            raise ValueError
+        assert drain() == {"succeeded": 1}
+        assert groups() == ["a"]
 
     def test_a_coroutine_that_is_retried(self):
         result = amake_again.enqueue("a", times=2)
@@ -172,6 +194,24 @@ class Live(LiveServerTestCase):
             while groups() != ["live"]:
                 assert time.monotonic() < deadline, [*Job.objects.values()]
         app.close()
+"""
+_IN_MEMORY = """
+from django.test import TestCase
+
+from mutirao.errors import ConfigurationError
+from mutirao.integrations.django import app
+from mutirao.integrations.django.models import Job
+from mutirao.testing.django import drain
+from shop.tasks import make
+
+
+class InMemory(TestCase):
+    def test_it(self):
+        handle = make.enqueue("a")
+        assert drain() == {"succeeded": 1}
+        assert Job.objects.get(id=handle.id).state == "succeeded"
+        with self.assertRaisesMessage(ConfigurationError, "'TEST': {'NAME': 'test.db'}"):
+            app.job(handle.id)
 """
 _PYTEST = """
 import pytest
@@ -237,8 +277,17 @@ def test_a_project_s_own_tests(tmp_path: Path, postgres: PostgresServer) -> None
     home = project(tmp_path, database(postgres.url(name)))
     (home / "shop" / "tests.py").write_text(_TESTS)
     said = run(home, "django", "test", "--parallel", "2", "--noinput")
-    assert "Ran 9 tests" in said
+    assert "Ran 10 tests" in said
     postgres.drop_database(name)
+
+
+def test_in_memory(tmp_path: Path) -> None:
+    """As Django makes the database of a test on SQLite: what needs another connection says so."""
+    said = _file(tmp_path)
+    del said["TEST"]
+    home = project(tmp_path, said)
+    (home / "shop" / "tests.py").write_text(_IN_MEMORY)
+    assert "Ran 1 test" in run(home, "django", "test", "--noinput")
 
 
 def test_by_pytest_django(tmp_path: Path) -> None:
@@ -256,7 +305,7 @@ def test_its_tests_elsewhere(tmp_path: Path, kind: str, request: pytest.FixtureR
     url = request.getfixturevalue("mysql_url") if kind == "mysql" else None
     home = project(tmp_path, database(url) if url else _file(tmp_path))
     (home / "shop" / "tests.py").write_text(_TESTS)
-    assert "Ran 9 tests" in run(home, "django", "test", "--noinput")
+    assert "Ran 10 tests" in run(home, "django", "test", "--noinput")
 
 
 def _file(home: Path) -> dict[str, object]:
