@@ -5,8 +5,6 @@ type also derive from `ValueError`, `TypeError` or `LookupError`, so that code w
 Mutirão handles them correctly.
 """
 
-MIGRATE = "`mutirao migrate module:app` (in Django: `manage.py migrate`)"  # what makes the tables
-
 
 class MutiraoError(Exception):
     """The root of the tree."""

@@ -28,7 +28,7 @@ def created(
         ConfigurationError: SQLAlchemy does not know it; or it is an SQLite database in memory,
             which is used through a connection of the program only.
     """
-    if url.get_backend_name() == "sqlite" and url.query.get("mode") == "memory":
+    if url.query.get("mode") == "memory":
         raise ConfigurationError(
             "the jobs are in an SQLite database in memory, and this call needs another connection"
             " to it than the program's. Name a file; in Django for the database of the tests, too:"

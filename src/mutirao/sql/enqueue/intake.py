@@ -7,7 +7,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from mutirao.errors import MIGRATE, SchemaMissing, StoreError, UnsupportedConnection
+from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
+from mutirao.model.display import MIGRATE
 from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers import kinds

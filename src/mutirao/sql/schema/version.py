@@ -26,7 +26,8 @@ from sqlalchemy import (
     update,
 )
 
-from mutirao.errors import MIGRATE, SchemaDiffers, SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.errors import SchemaDiffers, SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.model.display import MIGRATE
 from mutirao.sql.registry import dialect_of
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
-from mutirao.errors import MIGRATE, SchemaMissing
+from mutirao.errors import SchemaMissing
+from mutirao.model.display import MIGRATE
 from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Connecting, Drivers
 from mutirao.sql.dialects.sqlite.write_lock import give_back_at_ends, write_lock_of
