@@ -1,10 +1,10 @@
-"""A kiosk on Django: `manage.py migrate`, `runserver`, and `mutirao worker kiosk.worker:app`."""
+"""A kiosk on Django: `manage.py migrate`, `runserver`, `mutirao worker`, `test`."""
 
 import os
 import sys
 
 from django.core.management import execute_from_command_line
 
+os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kiosk.settings")
 if __name__ == "__main__":
-    os.environ.setdefault("DJANGO_SETTINGS_MODULE", "kiosk.settings")
     execute_from_command_line(sys.argv)

@@ -226,6 +226,17 @@ class Mutirao(
         """
         self._sql_store.program = program
 
+    def _own_task(self, task: object) -> Task[..., Any]:
+        """Return a task of this application, or the one that a task in other words stands for.
+
+        Raises:
+            TypeError: it is none.
+        """
+        own = getattr(task, "native", task)
+        if not isinstance(own, Task):
+            raise TypeError(f"expected a task of the application, and found {task!r:.100}")
+        return own
+
     def migrate(self) -> str:
         """Migrate the database to the newest schema; return the revision that it has then.
 

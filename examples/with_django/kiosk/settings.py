@@ -1,13 +1,14 @@
-"""The settings of a project with one application."""
+"""The settings of a project with one app, on SQLite, or on the PostgreSQL of PGHOST, PGUSER, …"""
 
 import os
 
-FILE = os.path.abspath(os.environ.get("KIOSK_FILE", "kiosk.db"))
 SECRET_KEY = os.environ.get("KIOSK_SECRET", "for development")
 ALLOWED_HOSTS = ["127.0.0.1"]
 ROOT_URLCONF = "kiosk.urls"
-INSTALLED_APPS = ["kiosk"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
-# Beside a worker: SQLite has one writer, and whoever reads first may not become it.
-BESIDE = {"timeout": 30, "transaction_mode": "IMMEDIATE"}
-DATABASES = {"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": FILE, "OPTIONS": BESIDE}}
+INSTALLED_APPS = ["mutirao.integrations.django", "kiosk"]
+NAME = os.environ.get("PGDATABASE") or os.path.abspath(os.environ.get("KIOSK_FILE", "kiosk.db"))
+POSTGRESQL = {"ENGINE": "django.db.backends.postgresql", "NAME": NAME}
+BESIDE = {"timeout": 30, "transaction_mode": "IMMEDIATE"}  # a worker writes to the file, too
+SQLITE = {"ENGINE": "django.db.backends.sqlite3", "NAME": NAME, "OPTIONS": BESIDE}
+DATABASES = {"default": POSTGRESQL if "PGDATABASE" in os.environ else SQLITE}

@@ -83,8 +83,17 @@ def _is_of_no_choice(handler: logging.Handler) -> bool:
 def _use(handler: logging.Handler, level: str) -> None:
     root = logging.getLogger()
     root.addHandler(handler)
+    django = logging.getLogger("django")
+    for each in [*filter(_is_django_s_own, django.handlers)]:
+        django.removeHandler(each)  # else each line of Django would be there twice
     root.setLevel(max(logging.INFO, logging.getLevelNamesMapping()[level.upper()]))
     logging.getLogger("mutirao").setLevel(level.upper())
+
+
+def _is_django_s_own(handler: logging.Handler) -> bool:
+    """Tell whether a handler is what Django's logging has where nobody has set it up otherwise."""
+    filters = [type(each).__name__ for each in handler.filters]
+    return type(handler) is logging.StreamHandler and filters == ["RequireDebugTrue"]
 
 
 def _handlers() -> list[logging.Handler]:

@@ -7,6 +7,8 @@ written wrongly, and still have a password; so nothing here relies on how it is 
 
 import re
 
+MIGRATE = "`mutirao migrate module:app` (in Django: `manage.py migrate`)"  # in errors
+
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _PLAIN_USER = re.compile(r"[\w.%+~-]*")
 _HIDDEN = "***"

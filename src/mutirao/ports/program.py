@@ -24,8 +24,11 @@ class ProgramConnections(Protocol):
         """Call a function where a coroutine's synchronous calls of the database happen."""
         ...
 
-    def transaction(self, alias: str) -> Transaction[Any, Any]:
+    def transaction(self, alias: str, *, nested: bool = False) -> Transaction[Any, Any]:
         """Return a transaction on the connection of that name, which it gives.
+
+        Parameters:
+            nested: whether it may be a savepoint of one that is open there: for tests.
 
         Raises:
             WrongState: entering it, if there is none of that name, or a transaction is open there,

@@ -20,10 +20,13 @@ from mutirao.testing.transactions import SessionFactory
 
 
 class Captured(Sequence[JobRecord]):
-    """The jobs enqueued since, oldest first, each as it stands now."""
+    """The jobs enqueued since, oldest first, each as it stands now.
 
-    def __init__(self, store: MemoryStore) -> None:
-        self.store = store
+    In a Django project a task of `django.tasks` is asked for like a native one.
+    """
+
+    def __init__(self, store: MemoryStore, app: Mutirao) -> None:
+        self.store, self._app = store, app
 
     def __len__(self) -> int:
         return len(self._all())
@@ -38,19 +41,20 @@ class Captured(Sequence[JobRecord]):
     def __iter__(self) -> Iterator[JobRecord]:
         return iter(self._all())
 
-    def of(self, task: Task[..., Any], /, **arguments: Any) -> list[JobRecord]:
+    def of(self, task: object, /, **arguments: Any) -> list[JobRecord]:
         """Return the jobs of a task, oldest first: those with these arguments, if any are given.
 
         Arguments are compared as the handler would get them, defaults included.
 
         Raises:
-            TypeError: the task has no parameter of that name.
+            TypeError: it is no task of the application, or has no parameter of that name.
         """
-        _check_names(task, arguments)
-        jobs = [job for job in self._all() if job.task == task.name]
-        return [job for job in jobs if _has(_received(task, job), arguments)]
+        own = self._app._own_task(task)
+        _check_names(own, arguments)
+        jobs = [job for job in self._all() if job.task == own.name]
+        return [job for job in jobs if _has(_received(own, job), arguments)]
 
-    def assert_enqueued(self, task: Task[..., Any], /, **arguments: Any) -> JobRecord:
+    def assert_enqueued(self, task: object, /, **arguments: Any) -> JobRecord:
         """Return the first job of a task with these arguments.
 
         Raises:
@@ -58,13 +62,15 @@ class Captured(Sequence[JobRecord]):
         """
         found = self.of(task, **arguments)
         if not found:
-            raise AssertionError(f"{_call(task.name, arguments)} was not enqueued; {self._list()}")
+            name = self._app._own_task(task).name
+            raise AssertionError(f"{_call(name, arguments)} was not enqueued; {self._list()}")
         return found[0]
 
-    def assert_not_enqueued(self, task: Task[..., Any], /, **arguments: Any) -> None:
+    def assert_not_enqueued(self, task: object, /, **arguments: Any) -> None:
         """Raise AssertionError if there is a job of a task with these arguments."""
         if self.of(task, **arguments):
-            raise AssertionError(f"{_call(task.name, arguments)} was enqueued; {self._list()}")
+            name = self._app._own_task(task).name
+            raise AssertionError(f"{_call(name, arguments)} was enqueued; {self._list()}")
 
     def _all(self) -> list[JobRecord]:
         return at_once(self.store.jobs(JobFilter(limit=None)))[::-1]
@@ -87,7 +93,7 @@ def capture(app: Mutirao, *, session_factory: SessionFactory | None = None) -> I
     """
     store = MemoryStore(accept_any_connection=True, session_factory=session_factory)
     with instead(app, store):
-        yield Captured(store)
+        yield Captured(store, app)
 
 
 @contextmanager
@@ -105,7 +111,7 @@ def inline(app: Mutirao, *, session_factory: SessionFactory | None = None) -> It
     """
     store = InlineStore(app.tasks, app._around_attempt, session_factory, app.home())
     with instead(app, store):
-        yield Captured(store)
+        yield Captured(store, app)
 
 
 @contextmanager

@@ -66,6 +66,8 @@ class InlineStore(MemoryStore):
         home: what handlers know of the database.
     """
 
+    _within_enqueue = True
+
     def __init__(
         self,
         tasks: Mapping[str, Task[..., Any]],

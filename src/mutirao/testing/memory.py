@@ -52,6 +52,8 @@ class MemoryStore(SqlStore):
             `job.transaction()` raises WrongState.
     """
 
+    _within_enqueue = False  # whether handlers run in the transaction of whoever enqueues
+
     def __init__(
         self,
         *,
@@ -121,7 +123,8 @@ class MemoryStore(SqlStore):
             WrongState: there is no `session_factory`.
         """
         if isinstance(gives, Using):
-            block: Any = program_of(self.program, job, gives).transaction(gives.alias)
+            program = program_of(self.program, job, gives)
+            block: Any = program.transaction(gives.alias, nested=self._within_enqueue)
             return MemoryTransaction(block, _Completion(self, job, attempt))
         if self._session_factory is None:
             raise WrongState(

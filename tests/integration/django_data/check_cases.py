@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import unittest
 from typing import Any
+from unittest.mock import patch
 
 from tests.integration.django_data.djproject import database, set_up
 
@@ -111,6 +112,17 @@ class Checks(unittest.TestCase):
         app.task(name="lost")(lost)
         assert "tasks.py" in found()["mutirao.E008"]
         del app._tasks["lost"]
+
+    def test_the_dashboard(self) -> None:
+        """It is in the project's URLs, and what it needs is not installed."""
+        assert "mutirao.E012" not in found()
+        gone = {name: None for name in sys.modules if name.split(".")[0] == "starlette"}
+        kept = {name for name in sys.modules if name.startswith("mutirao.web.")}
+        with patch.dict(sys.modules, gone):
+            for name in kept:
+                del sys.modules[name]
+            assert "starlette" in found()["mutirao.E012"]
+            assert "mutirao[web]" in found()["mutirao.E012"]
 
     def test_queues_and_workers(self) -> None:
         """A queue that no worker serves, and a worker of a queue that nobody has."""

@@ -25,7 +25,7 @@ DATABASES = {"default": {
     "ENGINE": "django.db.backends.sqlite3", "NAME": HERE / "shop.db",
     "OPTIONS": {"transaction_mode": "IMMEDIATE", "timeout": 20},
 }}
-SECRET_KEY, USE_TZ = "of a test", True
+SECRET_KEY, USE_TZ, DEBUG = "of a test", True, True
 """
 _MANAGE = """
 import os, sys
@@ -36,6 +36,7 @@ from django.core.management import execute_from_command_line
 execute_from_command_line(sys.argv)
 """
 _TASKS = """
+import logging
 from pathlib import Path
 
 from mutirao.integrations.django import app
@@ -44,6 +45,7 @@ from mutirao.integrations.django import app
 @app.task
 def write(name):
     Path(__file__).with_name(name).write_text("one")
+    logging.getLogger("django.tasks").info("wrote %s", name)
 """
 
 
@@ -143,4 +145,6 @@ def test_a_worker_starts_again_when_code_changes(project: Project) -> None:
         project.tasks.write_text(_TASKS.replace('"one"', '"two"'))
         project.enqueue("b")
         assert written("b") == "two"
-    assert "stopped" in log.read_text()
+    said = log.read_text()
+    assert "stopped" in said
+    assert said.count("wrote b") == 1  # not by Django's own handler as well

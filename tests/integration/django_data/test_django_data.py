@@ -53,4 +53,4 @@ def test_the_admin(request: pytest.FixtureRequest, kind: str) -> None:
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_system_checks(request: pytest.FixtureRequest, kind: str) -> None:
     """What is wrong with a project is said by `manage.py check`."""
-    assert run(request, "check_cases", kind, 1) == 7
+    assert run(request, "check_cases", kind, 1) == 8

@@ -10,12 +10,15 @@ from pathlib import Path
 import pytest
 
 from tests.integration.django_data.djproject import database
+from tests.integration.integrations.django_project import AS_APP
 from tests.support.postgresql import PostgresServer
 
 _SETTINGS = """
 INSTALLED_APPS = [
     "django.contrib.contenttypes", "django.contrib.auth", "mutirao.integrations.django", "shop",
+    *AS_APP,
 ]
+TASKS = {"default": {"BACKEND": "mutirao.integrations.django.MutiraoBackend"}}
 DATABASES = {"default": DATABASE}
 TEST_RUNNER = "django.test.runner.DiscoverRunner"
 SECRET_KEY, USE_TZ, ROOT_URLCONF = "of a test", True, "shop.urls"
@@ -26,7 +29,13 @@ from django.contrib.auth.models import Group
 from django.db import transaction
 
 from mutirao import Job, Retry
+from mutirao.integrations.celery import CeleryTasks
 from mutirao.integrations.django import app
+
+try:
+    from django.tasks import task
+except ModuleNotFoundError:
+    from django_tasks import task
 
 
 @app.task(retry=Retry.never())
@@ -45,12 +54,30 @@ async def amake(name):
 def make_with(job: Job, name):
     with job.transaction(using="default"):
         Group.objects.create(name=name)
+
+
+celery = CeleryTasks(app)
+
+
+@celery.shared_task
+def make_as_before(name):
+    Group.objects.create(name=name)
+
+
+@task
+async def amake_again(name, times=1):
+    made = await Group.objects.filter(name__startswith=name).acount()
+    await Group.objects.acreate(name=f"{name}{made}")
+    if made < times:
+        raise ValueError("not yet")
+    return made
 """
 _URLS = """
+from django.db import transaction
 from django.http import HttpResponse
 from django.urls import path
 
-from shop.tasks import make
+from shop.tasks import make, make_with
 
 
 def order(request):
@@ -58,19 +85,28 @@ def order(request):
     return HttpResponse("ordered")
 
 
-urlpatterns = [path("order", order)]
+def order_within(request):
+    with transaction.atomic():
+        make_with.enqueue(request.GET["name"])
+        transaction.set_rollback("refused" in request.GET)
+    return HttpResponse("ordered")
+
+
+urlpatterns = [path("order", order), path("within", order_within)]
 """
 _TESTS = """
 import time
 import urllib.request
+from contextlib import suppress
 
 from django.contrib.auth.models import Group
+from django.db import transaction
 from django.test import LiveServerTestCase, TestCase, TransactionTestCase
 
 from mutirao.integrations.django import app
 from mutirao.integrations.django.models import Job
 from mutirao.testing.django import capture, drain, inline
-from shop.tasks import amake, make, make_with
+from shop.tasks import amake, amake_again, make, make_as_before, make_with
 
 
 def groups():
@@ -98,11 +134,42 @@ class InATestCase(TestCase):
         assert [job.state for job in jobs] == ["succeeded"] * 3 + ["dead"]
         assert not Job.objects.exists()
 
+    def test_inline_within_atomic(self):
+        with inline() as jobs:
+            self.client.get("/within?name=a")
+            self.client.get("/within?name=b&refused=1")
+        assert groups() == ["a"]
+        assert [job.state for job in jobs] == ["succeeded"] * 2
+
     def test_capture(self):
         with capture() as jobs:
             make.enqueue("a")
+            amake_again.enqueue("b")
+            make_as_before.delay("c")
+        jobs.assert_enqueued(make_as_before, name="c")
         jobs.assert_enqueued(make, name="a")
+        jobs.assert_enqueued(amake_again, name="b", times=1)
+        jobs.assert_not_enqueued(amake_again, name="a")
+        with self.assertRaisesMessage(TypeError, "'shop.tasks.make'"):
+            jobs.of("shop.tasks.make")
         assert drain() == {}
+
+    def test_tasks_in_words_of_celery(self):
+        with transaction.atomic():
+            make_as_before.delay("a")
+        with suppress(ValueError), transaction.atomic():
+            make_as_before.delay("b")
+            raise ValueError
+        assert drain() == {"succeeded": 1}
+        assert groups() == ["a"]
+
+    def test_a_coroutine_that_is_retried(self):
+        result = amake_again.enqueue("a", times=2)
+        assert drain() == {"retried": 1}
+        assert drain(with_scheduled=True) == {"retried": 1, "succeeded": 1}
+        result.refresh()
+        assert (result.status, result.return_value, len(result.errors)) == ("SUCCESSFUL", 2, 2)
+        assert groups() == ["a0", "a1", "a2"]
 
     def test_nothing_is_left_of_others(self):
         assert (groups(), Job.objects.count()) == ([], 0)
@@ -127,6 +194,24 @@ class Live(LiveServerTestCase):
             while groups() != ["live"]:
                 assert time.monotonic() < deadline, [*Job.objects.values()]
         app.close()
+"""
+_IN_MEMORY = """
+from django.test import TestCase
+
+from mutirao.errors import ConfigurationError
+from mutirao.integrations.django import app
+from mutirao.integrations.django.models import Job
+from mutirao.testing.django import drain
+from shop.tasks import make
+
+
+class InMemory(TestCase):
+    def test_it(self):
+        handle = make.enqueue("a")
+        assert drain() == {"succeeded": 1}
+        assert Job.objects.get(id=handle.id).state == "succeeded"
+        with self.assertRaisesMessage(ConfigurationError, "'TEST': {'NAME': 'test.db'}"):
+            app.job(handle.id)
 """
 _PYTEST = """
 import pytest
@@ -171,7 +256,7 @@ def project(home: Path, said: object) -> Path:
     (shop / "__init__.py").touch()
     (shop / "urls.py").write_text(_URLS)
     (shop / "tasks.py").write_text(_TASKS)
-    (home / "settings.py").write_text(f"DATABASE = {said!r}\n{_SETTINGS}")
+    (home / "settings.py").write_text(f"DATABASE, AS_APP = {said!r}, {AS_APP}\n{_SETTINGS}")
     return home
 
 
@@ -192,8 +277,17 @@ def test_a_project_s_own_tests(tmp_path: Path, postgres: PostgresServer) -> None
     home = project(tmp_path, database(postgres.url(name)))
     (home / "shop" / "tests.py").write_text(_TESTS)
     said = run(home, "django", "test", "--parallel", "2", "--noinput")
-    assert "Ran 7 tests" in said
+    assert "Ran 10 tests" in said
     postgres.drop_database(name)
+
+
+def test_in_memory(tmp_path: Path) -> None:
+    """As Django makes the database of a test on SQLite: what needs another connection says so."""
+    said = _file(tmp_path)
+    del said["TEST"]
+    home = project(tmp_path, said)
+    (home / "shop" / "tests.py").write_text(_IN_MEMORY)
+    assert "Ran 1 test" in run(home, "django", "test", "--noinput")
 
 
 def test_by_pytest_django(tmp_path: Path) -> None:
@@ -211,7 +305,7 @@ def test_its_tests_elsewhere(tmp_path: Path, kind: str, request: pytest.FixtureR
     url = request.getfixturevalue("mysql_url") if kind == "mysql" else None
     home = project(tmp_path, database(url) if url else _file(tmp_path))
     (home / "shop" / "tests.py").write_text(_TESTS)
-    assert "Ran 7 tests" in run(home, "django", "test", "--noinput")
+    assert "Ran 10 tests" in run(home, "django", "test", "--noinput")
 
 
 def _file(home: Path) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import itertools
 import signal
 import sys
@@ -43,6 +44,18 @@ async def heeded(second: SecondSignal) -> list[int]:
         await asyncio.sleep(0)
     alarm.clear()
     return numbers
+
+
+async def test_a_signal_while_a_handler_runs() -> None:
+    """What is logged about it names no job: it is heeded in the context of the worker."""
+    job, named = (
+        contextvars.ContextVar[str | None]("job", default=None),
+        asyncio.Queue[str | None](),
+    )
+    with _signals(lambda name, times: named.put_nowait(job.get()), Alarm()):
+        job.set("that of a handler")
+        signal.raise_signal(signal.SIGTERM)
+        assert await asyncio.wait_for(named.get(), 30) is None
 
 
 async def test_a_signal_in_the_middle_of_another() -> None:

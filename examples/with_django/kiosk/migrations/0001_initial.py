@@ -1,21 +1,16 @@
-"""The kiosk's table, and those of the jobs beside it."""
+"""The kiosk's table, as `manage.py makemigrations` writes it."""
 
 from django.db import migrations, models
 
-from mutirao import Mutirao
-
 ORDER = [
-    ("id", models.BigAutoField(primary_key=True)),
+    ("id", models.BigAutoField("ID", auto_created=True, primary_key=True, serialize=False)),
     ("item", models.TextField()),
     ("receipts", models.IntegerField(default=0)),
 ]
 
 
 class Migration(migrations.Migration):  # type: ignore[misc]
-    """The first one. Mutirão's SQL for SQLite has a transaction of its own."""
+    """The first one. The tables of jobs have migrations of their own."""
 
-    initial, atomic = True, False
-    operations = [  # noqa: RUF012 (as Django's own)
-        migrations.CreateModel("Order", ORDER),
-        migrations.RunSQL(Mutirao.ddl("sqlite")),
-    ]
+    initial = True
+    operations = [migrations.CreateModel("Order", ORDER)]  # noqa: RUF012 (as Django's own)

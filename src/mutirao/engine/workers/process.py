@@ -9,6 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from contextvars import copy_context
 from math import inf
 from time import monotonic
 
@@ -172,12 +173,13 @@ def _signals(heed: Callable[[str, int], None], alarm: Alarm) -> Iterator[None]:
     second signal the process ends even then, and prints where its threads were.
     """
     loop, signals = asyncio.get_running_loop(), itertools.count(1)
+    context = copy_context()  # otherwise that of the handler in whose midst a signal comes
 
     def on_signal(number: int, frame: object) -> None:
         times = next(signals)  # atomic: another signal may come between two steps
         if times > 1:
             alarm.set(HURRIED_STOP_LIMIT, FORCED, STOP_TIMED_OUT)
-        loop.call_soon_threadsafe(heed, signal.Signals(number).name, times)
+        loop.call_soon_threadsafe(heed, signal.Signals(number).name, times, context=context)
 
     before = {each: signal.signal(each, on_signal) for each in (signal.SIGTERM, signal.SIGINT)}
     try:

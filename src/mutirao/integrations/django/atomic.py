@@ -32,9 +32,9 @@ class DjangoConnections:
         result: R = await sync_to_async(function, thread_sensitive=True)(*args, **kwargs)
         return result
 
-    def transaction(self, alias: str) -> "AtomicBlock":
-        """Return `atomic(using=alias)`, whose end commits."""
-        return AtomicBlock(alias, self._alias)
+    def transaction(self, alias: str, *, nested: bool = False) -> "AtomicBlock":
+        """Return `atomic(using=alias)`, whose end commits; or what ends with the outer block."""
+        return AtomicBlock(alias, self._alias, nested=nested)
 
 
 class AtomicBlock:
@@ -48,8 +48,8 @@ class AtomicBlock:
         of_jobs: the alias of the database with the jobs.
     """
 
-    def __init__(self, alias: str, of_jobs: str) -> None:
-        self._alias, self._of_jobs = alias, of_jobs
+    def __init__(self, alias: str, of_jobs: str, *, nested: bool = False) -> None:
+        self._alias, self._of_jobs, self._nested = alias, of_jobs, nested
         self._atomic: Any = None
 
     def __enter__(self) -> Any:
@@ -62,7 +62,7 @@ class AtomicBlock:
                 f" {', '.join(connections)} in DATABASES"
             ) from unknown
         self._check_database(connection)
-        self._atomic = transaction.atomic(using=self._alias, durable=True)
+        self._atomic = transaction.atomic(using=self._alias, durable=not self._nested)
         try:
             self._atomic.__enter__()
         except RuntimeError as nested:

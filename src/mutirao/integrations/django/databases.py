@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connections, router
 from django.db.models.options import Options
-from sqlalchemy import URL, Engine, create_engine, event
+from sqlalchemy import URL, Engine, NullPool, create_engine, event
 
 # A database in memory has no name that another connection could open. Jobs that are enqueued and
 # drained through Django's own are in it all the same.
@@ -51,7 +51,9 @@ def engine_of(alias: str) -> Engine:
         ImproperlyConfigured: it is no database that jobs can be in.
     """
     url = _DjangoOpening.of(alias).url
-    engine = create_engine(url._replace(password=None))
+    # SQLAlchemy would have a pool of its own choice where no connection is ever opened.
+    pool: dict[str, Any] = {"poolclass": NullPool} if url.query.get("mode") == "memory" else {}
+    engine = create_engine(url._replace(password=None), **pool)
 
     @event.listens_for(engine, "do_connect")
     def _connect_as_django(dialect: Any, record: Any, args: Any, given: dict[str, Any]) -> None:

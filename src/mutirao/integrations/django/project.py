@@ -11,6 +11,7 @@ from mutirao.integrations.django.atomic import DjangoConnections
 from mutirao.integrations.django.databases import chosen_alias, engine_of
 from mutirao.integrations.django.handler_connections import around_coroutines, around_functions
 from mutirao.sql.store.hub import AnnouncingStore
+from mutirao.tasks.task import Task
 
 if TYPE_CHECKING:
     from mutirao.integrations.django.performing import Performed
@@ -48,6 +49,10 @@ class DjangoMutirao(Mutirao):
             del self._tasks[task.name]
         self.register(task)
         self.performed[task.name] = task
+
+    def _own_task(self, task: object) -> Task[..., Any]:
+        known = self.performed.get(getattr(task, "module_path", ""))
+        return super()._own_task(task) if known is None else known
 
     def follow_database(self) -> None:
         """Look for jobs where `DATABASES` has them now: a test's file has a name of its own.

@@ -4,6 +4,7 @@
 too. So does `migrate`, which is about to mend what they would say of tables, and is told nothing.
 """
 
+import importlib
 import sys
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -13,6 +14,7 @@ from django.apps import apps
 from django.conf import settings
 from django.core import checks
 from django.db import connections, transaction
+from django.urls import get_resolver
 
 from mutirao.errors import MutiraoError, SchemaMissing
 from mutirao.integrations.django import conf
@@ -21,6 +23,7 @@ from mutirao.sql import migrations
 
 _BACKEND = "mutirao.integrations.django.MutiraoBackend"
 _APP = "mutirao.integrations.django"
+_DASHBOARD = f"{_APP}.urls"
 _OF_A_TEST = "file:memorydb_"  # begins the name that Django gives a test's database in memory
 
 
@@ -28,6 +31,7 @@ def register() -> None:
     """Have Django run the checks."""
     checks.register(check_project, "mutirao")
     checks.register(check_database, checks.Tags.database)
+    checks.register(check_dashboard, checks.Tags.urls)
 
 
 def of_backend(backend: Any) -> Iterator[checks.CheckMessage]:
@@ -76,6 +80,27 @@ def check_database(
     if found := [*_of_tables(alias)]:
         return found
     return [*_of_workers(), *_of_neighbours()]
+
+
+def check_dashboard(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
+    """Check that the dashboard is installed if it is in the project's URLs; Django loads them."""
+    if not getattr(settings, "ROOT_URLCONF", None):
+        return []
+    get_resolver().url_patterns  # noqa: B018 (loads them)
+    if _DASHBOARD not in sys.modules:
+        return []
+    try:
+        importlib.import_module("mutirao.web.mounting")
+    except ModuleNotFoundError as missing:
+        return [
+            checks.Error(
+                f"The project's URLs have {_DASHBOARD}, and {missing.name}, which the dashboard"
+                " needs, is not installed.",
+                hint="Run pip install 'mutirao[web]'.",
+                id="mutirao.E012",
+            )
+        ]
+    return []
 
 
 def _alias() -> str:
@@ -150,13 +175,13 @@ def _of_tables(alias: str) -> Iterator[checks.CheckMessage]:
         _look_at_tables(alias, conf.read().schema)
     except SchemaMissing as missing:
         yield checks.Warning(
-            f"{missing}".replace("mutirao migrate module:app", "manage.py migrate mutirao"),
+            str(missing),
             hint="Run manage.py migrate; before that nothing can be enqueued.",
             id="mutirao.W007",
         )
     except MutiraoError as unfit:
         yield checks.Warning(
-            f"{unfit}".replace("mutirao migrate module:app", "manage.py migrate mutirao"),
+            str(unfit),
             hint="No worker starts, and nothing is enqueued, before this is mended.",
             id="mutirao.W007",
         )

@@ -32,32 +32,39 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
 
     Raises:
         PermissionDenied: whoever asks is no staff, or may not see jobs.
+        ConfigurationError: `mutirao[web]` is not installed; `manage.py check` says so before.
     """
     user = request.user
     if not user.is_authenticated:
         return redirect_to_login(request.get_full_path())
     if not (user.is_staff and user.has_perm("mutirao.view_job")):
         raise PermissionDenied
-    scope = {**_scope(request, path), _ACCESS: _access(user)}
+    scope = {**_scope(request, path), _ACCESS: _access_of(user)}
     answer: HttpResponse = application()._portal.call(_answered, scope, request.body)
     return answer
 
 
-def _access(user: Any) -> Any:
-    """Return what somebody may do there, by the permissions of the models."""
-    from mutirao.web import Access
-
+def _access_of(user: Any) -> tuple[str, str]:
+    """Return what somebody may do there, by the permissions of the models, and the name."""
     name = user.get_username()
     if not user.has_perms(_ACT):
-        return Access.read(name)
-    return Access.admin(name) if user.has_perms(_ADMIN) else Access.act(name)
+        return "read", name
+    return "admin" if user.has_perms(_ADMIN) else "act", name
+
+
+def _access(request: Any) -> Any:
+    """Return the same in words of the dashboard, whose packages are there by now."""
+    from mutirao.web import Access
+
+    extent, name = request.scope[_ACCESS]
+    return getattr(Access, extent)(name)
 
 
 @cache
 def _site() -> Any:
     """Return the dashboard of the project, which opens nothing before its first request."""
     app = application()
-    site = app.web(access=lambda request: request.scope[_ACCESS])
+    site = app.web(access=_access)
     atexit.register(lambda: app._portal.call(site.aclose))
     return site
 

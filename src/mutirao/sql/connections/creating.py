@@ -25,8 +25,16 @@ def created(
 
     Raises:
         MissingDriver: the driver is not installed.
-        ConfigurationError: SQLAlchemy does not know it.
+        ConfigurationError: SQLAlchemy does not know it; or it is an SQLite database in memory,
+            which is used through a connection of the program only.
     """
+    if url.query.get("mode") == "memory":
+        raise ConfigurationError(
+            "the jobs are in an SQLite database in memory, and this call needs another connection"
+            " to it than the program's. Name a file; in Django for the database of the tests, too:"
+            " 'TEST': {'NAME': 'test.db'}. In a TestCase ask models, Job.objects.get(id=…), or"
+            " result.refresh(): they are in its transaction"
+        )
     # A single statement leaves nothing to roll back when its connection is returned.
     standing: dict[str, Any] = (
         {"isolation_level": "AUTOCOMMIT", "pool_reset_on_return": None, **drivers.alone}

@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
+from mutirao.model.display import MIGRATE
 from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers import kinds
@@ -178,6 +179,6 @@ class _Explaining:
         if self._lacks_tables(error):
             raise SchemaMissing(
                 "The database has no Mutirão tables"
-                f" ({str(error).partition(chr(10))[0]}): run `mutirao migrate module:app`, or check"
+                f" ({str(error).partition(chr(10))[0]}): run {MIGRATE}, or check"
                 " that it is the database that you mean."
             ) from error

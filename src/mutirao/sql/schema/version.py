@@ -27,6 +27,7 @@ from sqlalchemy import (
 )
 
 from mutirao.errors import SchemaDiffers, SchemaMissing, SchemaTooNew, SchemaTooOld
+from mutirao.model.display import MIGRATE
 from mutirao.sql.registry import dialect_of
 
 if TYPE_CHECKING:
@@ -99,13 +100,13 @@ def check(connection: Connection, schema: str | None = None) -> None:
     found, wanted = current(connection, schema), head()
     if found is None:
         where = f" in schema {schema}"
-        todo = "Run `mutirao migrate module:app`."
+        todo = f"Run {MIGRATE}."
         if schema is None:
             where, elsewhere = dialect_of(connection.dialect).admin.searched(connection)
             if elsewhere:
                 todo = (
                     f"There are such in schema {elsewhere}: set the role's search_path, or that of"
-                    " the URL, to find them. For new ones, run `mutirao migrate module:app`."
+                    f" the URL, to find them. For new ones, run {MIGRATE}."
                 )
         raise SchemaMissing(
             f"The database has no Mutirão tables{where}; revision {wanted} is needed. {todo}"
@@ -114,7 +115,7 @@ def check(connection: Connection, schema: str | None = None) -> None:
     if found.revision != wanted:
         raise SchemaTooOld(
             f"The database's Mutirão tables are at revision {found.revision}; this version of"
-            f" mutirao needs {wanted}. Run `mutirao migrate module:app`."
+            f" mutirao needs {wanted}. Run {MIGRATE}."
         )
 
 

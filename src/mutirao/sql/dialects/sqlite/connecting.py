@@ -12,6 +12,7 @@ from sqlalchemy import URL, Connection, Engine, event
 from sqlalchemy.exc import InvalidatePoolError
 
 from mutirao.errors import SchemaMissing
+from mutirao.model.display import MIGRATE
 from mutirao.notifiers.files import Identity, identity_of
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Connecting, Drivers
 from mutirao.sql.dialects.sqlite.write_lock import give_back_at_ends, write_lock_of
@@ -101,7 +102,7 @@ def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
             raise sqlite3.OperationalError(f"there is no file {path} any more")
         if named and not engine.get_execution_options().get(MAY_CREATE_FILE):
             raise SchemaMissing(
-                f"There is no file {path}, and none was made. Run `mutirao migrate module:app`,"
+                f"There is no file {path}, and none was made. Run {MIGRATE},"
                 " which makes it with its tables; or correct the path, which counts from the"
                 " directory in which the program runs."
             )
