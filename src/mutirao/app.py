@@ -27,8 +27,6 @@ from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
-from mutirao.engine.settings import WorkerTerms
-from mutirao.engine.workers.lifespan import Lifespan
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.findings import Finding, Level
@@ -64,6 +62,8 @@ from mutirao.workers import Workers
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from mutirao.engine.settings import WorkerTerms
+    from mutirao.engine.workers.lifespan import Lifespan
     from mutirao.web.access import Decide
     from mutirao.web.site import Site
 
@@ -348,7 +348,7 @@ class Mutirao(
 
     # Beginning and closing
 
-    def lifespan(self, worker: bool = False, **settings: Unpack[WorkerTerms]) -> Lifespan:
+    def lifespan(self, worker: bool = False, **settings: "Unpack[WorkerTerms]") -> "Lifespan":
         """Return what a web application holds while its server serves: `async with` it.
 
         It stands in a lifespan of yours, or is one: `FastAPI(lifespan=app.lifespan())`. Entering it
@@ -368,6 +368,8 @@ class Mutirao(
                 f"lifespan() was given {', '.join(settings)} and no worker; say worker=True, of"
                 " which these are settings"
             )
+        from mutirao.engine.workers.lifespan import Lifespan  # the engine, which only workers need
+
         return Lifespan(self.worker(**settings) if worker else None, self._close_all)
 
     async def aclose(self) -> None:

@@ -39,7 +39,11 @@ from tests.support.mariadb import MysqlServer
 
 DEADLINE = 120.0  # seconds a command may take; generous, only a failure waits this long
 # What is printed comes in order, and pytest is as whoever reads has it: without our plugins.
-ENVIRONMENT = {"PYTHONUNBUFFERED": "1", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+ENVIRONMENT = {
+    "PYTHONUNBUFFERED": "1",
+    "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+    "PYTHONWARNINGS": "ignore:pkg_resources is deprecated",  # of pyramid, which Sentry looks at
+}
 INERT = {"text", "ini", "sh by-hand", "console by-hand"}
 
 _FENCE = re.compile(r"^```(?P<kind>[a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)

@@ -16,6 +16,7 @@ from mutirao.telemetry.prometheus import store_metrics, store_port
 from mutirao.telemetry.prometheus.store_metrics import StoreMetrics
 from mutirao.webhooks.keys import new_secret
 from tests.integration.telemetry.kit import asked, samples
+from tests.integration.telemetry.watching import lose_client
 from tests.support.waiting import until
 
 
@@ -184,9 +185,7 @@ def test_the_command(lite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     printed = CliRunner().invoke(main, ["metrics", "once:app", "--once"])
     assert printed.exit_code == 0, printed.output
     assert samples(printed.output)["mutirao_store_up",] == 1
-    for name in [each for each in sys.modules if each.startswith("mutirao.telemetry")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    lose_client(monkeypatch)
     refused = CliRunner().invoke(main, ["metrics", "once:app", "--once"])
     assert refused.exit_code == 2
     assert "pip install 'mutirao[prometheus]'" in " ".join(refused.output.split())

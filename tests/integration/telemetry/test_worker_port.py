@@ -6,7 +6,6 @@ import asyncio
 import json
 import re
 import socket
-import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -19,6 +18,7 @@ from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.telemetry.prometheus.http_port import MOST_AT_ONCE
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.telemetry.kit import Told, asked, samples
+from tests.integration.telemetry.watching import lose_client
 from tests.integration.worker.kit import ended, working
 from tests.support.servers import free_port
 from tests.support.waiting import soon, until
@@ -216,9 +216,7 @@ async def test_scrapes_that_hang(app: Mutirao, ask: Ask) -> None:
 
 async def test_without_its_package(app: Mutirao, monkeypatch: pytest.MonkeyPatch) -> None:
     """The error says which extra brings it."""
-    for name in [each for each in sys.modules if each.startswith("mutirao.telemetry")]:
-        monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+    lose_client(monkeypatch)
     with pytest.raises(MissingDriver, match=r"pip install 'mutirao\[prometheus\]'"):
         async with working(app, metrics_port=0):
             pass

@@ -24,6 +24,19 @@ def watched(url: str, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     return importlib.import_module(PROGRAM)
 
 
+def lose_client(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have Prometheus' client not be installed, until the end of the test.
+
+    A package is also an attribute of the one above it: what other tests of this process find there
+    has to be what `sys.modules` has.
+    """
+    package = "mutirao.telemetry.prometheus"
+    for name in [each for each in sys.modules if each.startswith(package)]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr(importlib.import_module("mutirao.telemetry"), "prometheus", raising=False)
+    monkeypatch.setitem(sys.modules, "prometheus_client", None)
+
+
 def rows(url: str, sql: str) -> list[tuple[object, ...]]:
     """Return the rows of a query, as a BI tool has them."""
     engine = create_engine(make_url(url))
