@@ -80,6 +80,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make bench.*--database mysql.*", Run(_QUICK)),
     (r"make bench.*", Run(_QUICK)),
     (r".*benchmarks\.peers\.report.*", Shown("tests/acceptance/test_benchmarks.py")),
+    (r"make measure.*\bbi\b.*", Shown("tests/integration/benchmarks/test_bi.py")),
     (r"make measure", Run()),
     (r"make measure.*[= \"](drain|limits|fairness).*", Run("--jobs 500 --runs 1")),
     (r"make measure.*\blatency.*", Run("--jobs 20 --runs 1")),
