@@ -13,7 +13,7 @@ from mutirao.errors import StoreUnavailable
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement, completion
 from mutirao.sql.connections.spare import SpareConnections
-from mutirao.sql.connections.transaction import CompletingTransaction
+from mutirao.sql.connections.transaction import CompletingTransaction, wakes_of
 from mutirao.sql.drivers.failures import judge, translate_errors, translated
 from mutirao.sql.drivers.lendable import Lendable, lendable
 from mutirao.sql.drivers.lending import would_end
@@ -141,7 +141,7 @@ class DirectTransaction(CompletingTransaction):
                 raise self._not_open()
             settlement = completion(self._job, self._attempt.started_ago())
             with translate_errors():
-                self._note((yield from self._settled(settlement)))
+                self._woken = wakes_of(self._job, (yield from self._settled(settlement)))
         except BaseException as error:
             yield from self._undo(error)
             raise

@@ -5,18 +5,18 @@ its commit: through the program's adapter where that takes plain statements, els
 SQLAlchemy's over the driver's connection beneath, in a savepoint.
 """
 
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any
 
-from mutirao.errors import StaleRun, WrongState
+from mutirao.errors import WrongState
 from mutirao.model.jobs.job import Job, Transaction, Using, Wake
 from mutirao.model.jobs.outcome import Settlement, completion
-from mutirao.model.limits.limits import Settled
 from mutirao.ports import Attempt
 from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.borrowed import BorrowedEngines
 from mutirao.sql.connections.engines import Engines
-from mutirao.sql.connections.transaction import Finish
+from mutirao.sql.connections.transaction import Finish, wakes_of
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.borrowing import Borrowed
 from mutirao.sql.drivers.failures import translate_errors
@@ -57,7 +57,7 @@ class ProgramTransaction:
         self._job, self._attempt = running
         self._program, self._block = program, block
         self._conn: Any = None
-        self._settled: set[int] = set()
+        self._woken: Sequence[Wake] = ()
 
     def __enter__(self) -> Any:
         """Begin, and return the connection."""
@@ -102,15 +102,10 @@ class ProgramTransaction:
         self._done(kind)
 
     def _settle(self) -> None:
-        job = self._job
-        settlement = completion(job, self._attempt.started_ago())
+        settlement = completion(self._job, self._attempt.started_ago())
         with translate_errors():
-            self._settled = self._written(settlement)
-        if not self._settled:
-            raise StaleRun(
-                f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"
-                " it could commit, so its writes were rolled back; whoever holds it now runs it"
-            )
+            settled = self._written(settlement)
+        self._woken = wakes_of(self._job, settled)
 
     def _written(self, settlement: Settlement) -> set[int]:
         """Write it; keys, graphs and results need the store's own statements."""
@@ -135,9 +130,5 @@ class ProgramTransaction:
             borrowed.give_back()
 
     def _done(self, kind: type[BaseException] | None) -> None:
-        if kind is not None:
-            return
-        woken: tuple[Wake, ...] = ()
-        if isinstance(self._settled, Settled):
-            woken = tuple(self._settled.woken)
-        self._attempt.mark_settled(woken)
+        if kind is None:
+            self._attempt.mark_settled(self._woken)

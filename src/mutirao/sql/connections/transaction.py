@@ -31,6 +31,16 @@ if TYPE_CHECKING:
 Finish = Callable[[Connection, Settlement], set[int]]
 
 
+def wakes_of(job: Job, settled: set[int]) -> Sequence[Wake]:
+    """Return who is to be woken after a job was settled; raise StaleRun if it was not."""
+    if not settled:
+        raise StaleRun(
+            f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"
+            " it could commit, so its writes were rolled back; whoever holds it now runs it"
+        )
+    return settled.woken if isinstance(settled, Settled) else ()
+
+
 class CompletingTransaction:
     """One transaction, entered with `with` in plain handlers and `async with` in coroutines.
 
@@ -205,18 +215,7 @@ class CompletingTransaction:
         self._mark_lent(self._connection, False)
         with translate_errors():
             settled = self._written(settlement)
-        self._note(settled)
-
-    def _note(self, settled: set[int]) -> None:
-        """Keep who is to be woken; raise StaleRun if nothing was settled."""
-        job = self._job
-        if isinstance(settled, Settled):
-            self._woken = settled.woken
-        if not settled:
-            raise StaleRun(
-                f"job {job.id} ({job.task}) was taken from this attempt (run {job.run}) before"
-                " it could commit, so its writes were rolled back; whoever holds it now runs it"
-            )
+        self._woken = wakes_of(self._job, settled)
 
     def _written(self, settlement: Settlement) -> set[int]:
         """Write it, past SQLAlchemy if nobody waits for the job and no result is kept.
@@ -238,10 +237,7 @@ class CompletingTransaction:
     def _done(self, kind: type[BaseException] | None) -> None:
         if kind is not None:
             return
-        if self._woken:
-            self._attempt.mark_settled(self._woken)
-        else:
-            self._attempt.mark_settled()
+        self._attempt.mark_settled(self._woken)
 
 
 @contextmanager
