@@ -29,7 +29,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
              $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
              $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
                vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
-             $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/procrastinate graphs guarantees \
+             $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/django-tasks from/procrastinate graphs guarantees \
                hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 

@@ -3,8 +3,8 @@
     @pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
 
 marks the cases of a test (or class, or module, as `pytestmark`) with one of these words in their
-brackets, or all where there is none. `pytest --repeats`, as `make test-all` has it, runs them too,
-and takes all the examples of which `share` otherwise gives a part.
+brackets, or with one as all that is in them; or all cases where no word is given. `make test-all`
+runs them, too, by `pytest --repeats`, and takes all the examples of which `share` gives a part.
 """
 
 from __future__ import annotations
@@ -53,7 +53,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def _repeated(item: pytest.Item) -> Iterator[bool]:
-    words = item.name.partition("[")[2].rstrip("]").split("-")
+    case = item.name.partition("[")[2].rstrip("]")
+    words = [case, *case.split("-")]
     for mark in item.iter_markers("repeats"):
         decided = item.config.rootpath / mark.kwargs["decided"]
         if not decided.exists():

@@ -13,8 +13,8 @@ import pytest
 from mutirao import Job, JobState, Mutirao
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
+from mutirao.engine.dispatch import slots
 from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.dispatch.slots import Pace
 from mutirao.model.jobs.job import Claim
 from mutirao.testing.memory import MemoryStore
 from tests.support.waiting import until
@@ -70,7 +70,9 @@ async def staged(
         feed(self, found)
 
     monkeypatch.setattr(Dispatcher, "feed", fed)
-    monkeypatch.setattr(Pace, "ahead", lambda pace, share: 2)  # as if it knew how long they take
+    # As if it knew how long they take.
+    monkeypatch.setattr(slots.Pace, "ahead", lambda pace, share: 2)
+    monkeypatch.setattr(slots, "STALL_SECONDS", PATIENCE)  # a slow machine would release the others
     task = stage.task.using(timeout=timeout)
     await stage.app.aenqueue_many([task.job(n) for n in range(3)])
 
