@@ -278,10 +278,10 @@ class Workers:
 
         A default here would delete what the workers' settings keep.
         """
-        from mutirao.engine.brokers.carried import check_together
+        from mutirao.engine.brokers.carried import check_doorbells_per_message
         from mutirao.engine.settings import WorkerSettings
 
-        check_together(together)
+        check_doorbells_per_message(together)
         kept: WorkerTerms = {"retention": {}}
         kept |= {"keep_hours": None, "keep_inbox": None, "keep_said": None, "keep_audit": None}
         whole = {**terms, **kept, "concurrency": 1}

@@ -8,12 +8,12 @@ from mutirao.cli import logs
 from mutirao.cli.options import log_options, option, target
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import METRICS_PORT, setting_options
-from mutirao.model.brokers.doorbell import MAX_TOGETHER
+from mutirao.model.brokers.doorbell import MAX_DOORBELLS_PER_MESSAGE
 from mutirao.workers import RELAY_SETTINGS
 
 _TOGETHER = option(
     "--together",
-    type=click.IntRange(1, MAX_TOGETHER),
+    type=click.IntRange(1, MAX_DOORBELLS_PER_MESSAGE),
     default=1,
     help="Doorbells in one message; more than one for jobs that take milliseconds.",
 )

@@ -130,7 +130,7 @@ class Supervisor:
         log.info("worker process %d has pid %d", place, process.pid)
         self._running[place] = process
         if len(self._running) == self._count:
-            self._manager.tell(READY)
+            self._manager.send(READY)
         if self._stopping.is_set() or version != self._version:
             self._end(process, signal.SIGTERM)
         try:
@@ -156,7 +156,7 @@ class Supervisor:
 
     def _stop(self, number: signal.Signals) -> None:
         self._stopping.set()
-        self._manager.tell(STOPPING)
+        self._manager.send(STOPPING)
         self._news.set()
         for process in self._running.values():
             self._end(process, number)

@@ -20,7 +20,7 @@ from mutirao.model.brokers.message import Message, MessageId
 from mutirao.model.jobs.job import NewJob
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
-from mutirao.ports.events import published, teller_of
+from mutirao.ports.events import event_transport, published
 from mutirao.tasks.job_messages import message_of, new_id
 from mutirao.tasks.task import Task
 
@@ -168,10 +168,10 @@ async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -
     messages = [each[1] for each in made if each is not None]
     failed: list[TransportError] = []
     for transport, its in grouped(messages, lambda message: transports[message.queue]):
-        teller = teller_of(transport)
+        events = event_transport(transport)
         for message, error in zip(its, await transport.publish(its), strict=True):
-            if error is None and teller is not None:
-                teller.tell(published(message.task, message.queue, message.id))
+            if error is None and events is not None:
+                events.tell(published(message.task, message.queue, message.id))
             if isinstance(error, MessageTooLarge):
                 for_store.append(index[message.id])
                 ids[for_store[-1]] = None
@@ -195,8 +195,8 @@ async def publish_one(job: NewJob, transport: Transport) -> int | None:
         return None
     if error is not None:
         raise error
-    if (teller := teller_of(transport)) is not None:
-        teller.tell(published(message.task, message.queue, message.id))
+    if (events := event_transport(transport)) is not None:
+        events.tell(published(message.task, message.queue, message.id))
     return id
 
 

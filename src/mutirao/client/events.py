@@ -10,7 +10,7 @@ from mutirao.errors import ConfigurationError, TransportError
 from mutirao.model.jobs.events import EventKey, EventKind, JobEvent, filters_of
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
-from mutirao.ports.events import EventFeed, TellsEvents, teller_of
+from mutirao.ports.events import EventFeed, TellsEvents, event_transport
 
 MOST_WAITING = 10_000  # events that wait to be read, unless told otherwise
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between tries while a broker is away
@@ -147,7 +147,9 @@ def _tellers(
     """Return the transports of queues that tell of events; all of those that are named must."""
     found: dict[str, TellsEvents] = {}
     for queue, transport in transports.items():
-        if (queues is None or queue in queues) and (teller := teller_of(transport)) is not None:
+        if (queues is None or queue in queues) and (
+            teller := event_transport(transport)
+        ) is not None:
             found[queue] = teller
     if silent := {*(queues or ())} - found.keys():
         raise ConfigurationError(

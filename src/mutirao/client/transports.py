@@ -24,7 +24,7 @@ from mutirao.model.schedules.schedule import Schedule
 from mutirao.model.schedules.token import ENDED
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
-from mutirao.ports.events import TellsEvents, teller_of
+from mutirao.ports.events import TellsEvents, event_transport
 from mutirao.ports.tokens import KeepsSchedules
 
 SHOWN = 3  # things that are missing before they are only counted
@@ -135,8 +135,8 @@ async def examine_transports(
             compared.setdefault(transport.name, {}).update(dict.fromkeys(differences))
             if keeps(transport):
                 findings += await _of_schedules(transport, kept.get(id(transport), ()), names)
-            if not differences and (teller := teller_of(transport)) is not None:
-                findings += await _of_events(teller)
+            if not differences and (events := event_transport(transport)) is not None:
+                findings += await _of_events(events)
         except TransportError as error:
             away = isinstance(error, TransportUnavailable)
             advice = "start it, or correct its URL" if away else "correct the rights of its user"

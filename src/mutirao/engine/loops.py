@@ -108,7 +108,7 @@ class LoopRetry:
         back: the log message when it succeeds again, such as "claiming again".
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
-        who: what is away meanwhile, for the log; None: a success does not tell that it is back.
+        who: what is away meanwhile, for the log; None: a success does not log that it is back.
         once: which of several failures is a warning: the first one of an outage, or the first one
             of each text; None: all of them.
 
@@ -131,7 +131,7 @@ class LoopRetry:
         self._what, self._back, self._patience = what, back, patience
         self._who, self._once = who, once
         self._backoff = Backoff(longest)
-        self._told: dict[str, float] = {}  # what failures of this outage have said, and when
+        self._logged: dict[str, float] = {}  # what failures of this outage have said, and when
         self._clock = clock
         self.unmended: str | None = None
         self._since: float | None = None  # since when all errors were ones that do not pass
@@ -150,7 +150,7 @@ class LoopRetry:
     def forget(self) -> bool:
         """Record a success; return whether there had been errors."""
         self._since = self.unmended = None
-        self._told.clear()
+        self._logged.clear()
         return self._backoff.reset()
 
     def met(self, error: Exception) -> float:
@@ -164,8 +164,8 @@ class LoopRetry:
         broken = is_for_people(error)
         passes = isinstance(error, StoreUnavailable | TransportUnavailable)
         self.unmended = f"{self._what}: {error}" if broken else None
-        told = self._was_told(str(error), REPEAT_EVERY if broken else inf)
-        level = DEBUG if told else WARNING if passes and not broken else ERROR
+        known = self._was_logged(str(error), REPEAT_EVERY if broken else inf)
+        level = DEBUG if known else WARNING if passes and not broken else ERROR
         wait = self._backoff.next()
         if passes or isinstance(error, TransportError):  # a broker's: people mend it
             self._since = None
@@ -177,19 +177,19 @@ class LoopRetry:
         log.say(level, "%s; again in %.1f s", self._what, wait, exc_info=error)
         return wait
 
-    def _was_told(self, text: str, again_after: float) -> bool:
+    def _was_logged(self, text: str, again_after: float) -> bool:
         """Return whether an outage has had such a failure lately; remember this one."""
         if self._once is None:
             return False
         return self._was_lately(text if self._once == "text" else "", again_after)
 
     def _was_lately(self, what: str, again_after: float) -> bool:
-        now, before = self._clock(), self._told.get(what)
-        if before is None and len(self._told) == MOST_TEXTS:
+        now, before = self._clock(), self._logged.get(what)
+        if before is None and len(self._logged) == MOST_TEXTS:
             return True
         if before is not None and now - before < again_after:
             return True
-        self._told[what] = now
+        self._logged[what] = now
         return False
 
     def _lose_patience(self, error: Exception) -> None:

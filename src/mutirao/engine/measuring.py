@@ -36,42 +36,42 @@ class Listeners:
         """End with those that have begun."""
         begun, self._begun = self._begun, []
         for each in begun:
-            self._tell(each.end, worker)
+            self._call(each.end, worker)
 
     def claimed(self, jobs: int, seconds: float) -> None:
         """Report a claim."""
         for each in self._listeners:
-            self._tell(each.claimed, jobs, seconds)
+            self._call(each.claimed, jobs, seconds)
 
     def settled(self, jobs: int, seconds: float) -> None:
         """Report a settlement."""
         for each in self._listeners:
-            self._tell(each.settled, jobs, seconds)
+            self._call(each.settled, jobs, seconds)
 
     def ended(self, attempts: Sequence[EndedAttempt]) -> None:
         """Report attempts whose outcomes are written."""
         for each in self._listeners:
-            self._tell(each.ended, attempts)
+            self._call(each.ended, attempts)
 
     def fenced(self, jobs: int) -> None:
         """Report attempts whose outcomes were dropped."""
         for each in self._listeners:
-            self._tell(each.fenced, jobs)
+            self._call(each.fenced, jobs)
 
     def rescued(self, jobs: int) -> None:
         """Report jobs that were given back."""
         for each in self._listeners:
-            self._tell(each.rescued, jobs)
+            self._call(each.rescued, jobs)
 
     def written(self, finished: Sequence[Finished]) -> None:
         """Report attempts whose outcomes are written, as the engine has them."""
         if finished:
-            self._tell(self._written, finished)
+            self._call(self._written, finished)
 
     def _written(self, finished: Sequence[Finished]) -> None:
         self.ended(ended_attempts(finished))
 
-    def _tell(self, method: Callable[..., None], *values: object) -> None:
+    def _call(self, method: Callable[..., None], *values: object) -> None:
         try:
             method(*values)
         except Exception:  # noqa: BLE001 (logged; a listener ends nothing)

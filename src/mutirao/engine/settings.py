@@ -119,7 +119,7 @@ class WorkerSettings:
         expiry: a worker whose last heartbeat is older is considered gone. Two beats may fail.
         prefetch: how much work to hold ready, in time, so that short jobs do not wait for claims.
         batch: the maximum number of jobs claimed, or settled, in one statement.
-        linger: how long a finished job may wait to be settled together with others.
+        linger: how long a finished job may wait to be settled in a batch with others.
         retention: how long finished jobs are kept, by outcome, as `timedelta`; None keeps them
             forever.
         prune_batch: the maximum number of jobs deleted in one transaction.
@@ -140,7 +140,7 @@ class WorkerSettings:
             replaces the application's default, as do the next two.
         max_attempts: the number of executions of their jobs.
         timeout: the maximum duration of their attempts.
-        connections: the maximum number of connections to servers, of all databases together; None:
+        connections: the maximum number of connections to servers, for all databases in sum; None:
             as many as needed.
         webhooks: whether it delivers webhooks, and how; `True` is as usual, None not at all.
         app_version: the version of the application: numbers with dots between them, such as a build

@@ -20,16 +20,16 @@ class Arrivals(deque[T]):
         super().__init__()
         self.broken: Exception | None = None
         self.ended = False
-        self._told = asyncio.Event()
+        self._arrived = asyncio.Event()
 
     def put(self, *those: T) -> None:
         """Add what has come."""
         self.extend(those)
-        self.tell()
+        self.notify()
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Have `take` look again: something came, ended or broke."""
-        self._told.set()
+        self._arrived.set()
 
     async def take(self, most: int) -> list[T]:
         """Wait for what comes; return up to `most`, and nothing if it has ended.
@@ -42,8 +42,8 @@ class Arrivals(deque[T]):
                 raise self.broken
             if self.ended:
                 return []
-            self._told.clear()
-            await self._told.wait()
+            self._arrived.clear()
+            await self._arrived.wait()
         return [self.popleft() for _ in range(min(most, len(self)))]
 
     async def next_within(self, seconds: float) -> T | None:

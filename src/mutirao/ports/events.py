@@ -143,8 +143,8 @@ def published(task: str, queue: str, job: str) -> JobEvent:
     return JobEvent(kind=EventKind.PUBLISHED, task=task, queue=queue, job=job, at=now)
 
 
-def teller_of(transport: object) -> TellsEvents | None:
-    """Return a transport if it is to tell of events."""
+def event_transport(transport: object) -> TellsEvents | None:
+    """Return a transport if it publishes events."""
     if not getattr(transport, "tells", False):  # first: what follows took 67 µs, under load
         return None
     return transport if isinstance(transport, TellsEvents) else None

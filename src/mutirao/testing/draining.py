@@ -224,7 +224,7 @@ class _Bench:
         store, borrowed = self._store, self._means.borrowed
         board = ProgressWriter(store)
         context = AttemptContext(
-            report=board.tell,
+            report=board.report,
             pauser=self._means.pauser(store),
             home=self._app.home(),
             fan_out=store.fan_out,

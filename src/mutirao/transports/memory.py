@@ -325,7 +325,7 @@ class _Consumer:
     async def stop(self) -> None:
         """Hand out no more; see `Consumer.stop`."""
         self._come.ended = True
-        self._come.tell()
+        self._come.notify()
 
     def has_room(self) -> bool:
         """Return whether it may be handed one more."""
@@ -361,7 +361,7 @@ class _Consumer:
     def _call_soon(self, what: Callable[[], None]) -> None:
         def call() -> None:
             what()
-            self._come.tell()
+            self._come.notify()
 
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(call)

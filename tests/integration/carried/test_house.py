@@ -119,7 +119,7 @@ async def test_a_relay_alone_takes_back(shop: Shop) -> None:
 async def test_a_relay_beside_workers(shop: Shop) -> None:
     """A worker still has the duty to take back: it hears what is lost while others wait."""
     async with shop.app.relay(**QUICK), shop.app.worker(queues=[QUEUE], **QUICK):
-        await until(lambda: _held(shop, DUTY, duty_of([QUEUE], apart=True)))
+        await until(lambda: _held(shop, DUTY, duty_of([QUEUE], relay_only=True)))
         await shop.bill.aenqueue(order=1)
         await shop.all_done(1)
 

@@ -106,7 +106,7 @@ def test_a_manager_that_is_gone(sqlite_shell: Shell, manager: Manager, tmp_path:
     """It is said once, and the worker works on."""
     (tmp_path / "notify").unlink()
     with blocking(sqlite_shell, manager) as worker:
-        worker.wait_for_message("systemd cannot be told WATCHDOG=1: [Errno 2] No such file")
+        worker.wait_for_message("systemd cannot be sent WATCHDOG=1: [Errno 2] No such file")
         sqlite_shell.ok("enqueue", "shop:app", "send")
         worker.wait_for(lambda record: record.get("outcome") == "succeeded")
         assert worker.end() == 0

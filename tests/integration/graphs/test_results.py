@@ -275,7 +275,7 @@ async def test_progress_is_throttled() -> None:
     writing = asyncio.create_task(board.run(LoopHealth("progress", 60)))
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     for done in range(5_000):
-        board.tell(claim, done, None, None)
+        board.report(claim, done, None, None)
         if done % 50 == 0:
             await asyncio.sleep(0)
     await until(lambda: writes and writes[-1][0].done == 4_999)

@@ -30,7 +30,7 @@ BABBLE: dict[str, Callable[[int], bytes]] = {
         child_protocol.ENDED, order, b'{"kind": "fine"}'
     ),
     "no progress": lambda order: child_protocol.packed(
-        child_protocol.TOLD, order, b"[null, null, null]"
+        child_protocol.PROGRESS, order, b"[null, null, null]"
     ),
 }
 TOLD: dict[str, tuple[Any, Any, Any]] = {

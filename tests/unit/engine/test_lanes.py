@@ -15,7 +15,7 @@ from mutirao.engine.claiming.lanes import (
     MAX_DUE_TIMES_PER_LANE,
     MOST_LANES,
     LaneBook,
-    told,
+    many_lanes_noted,
 )
 from mutirao.errors import StoreBusy
 from mutirao.model.jobs.job import Claim, Lane, LaneHead, Wake
@@ -130,7 +130,7 @@ def test_a_claim_that_took_too_long() -> None:
     few = book((lane(), 0))
     many = book(*((lane(str(n)), 0) for n in range(FEW_LANES + 1)))
     for lanes, said in ((few, "slow"), (many, "slow; jobs wait in 1,001 lanes: see")):
-        with pytest.raises(StoreBusy, match=said) as told_of, told(lanes):
+        with pytest.raises(StoreBusy, match=said) as told_of, many_lanes_noted(lanes):
             raise StoreBusy("slow")
         assert ("doctor" in str(told_of.value)) == (lanes is many)
 
@@ -303,7 +303,7 @@ def test_who_is_not_told_looks_where_jobs_were_found() -> None:
     assert lanes.due(NOW) == []
     lanes.suspect(NOW)
     assert lanes.due(NOW) == [lane("a", id=1)]
-    lanes.refresh([], NOW, told=False)
+    lanes.refresh([], NOW, notified=False)
     assert lanes.due(NOW) == [lane("a", id=1)]
-    lanes.refresh([], NOW + LIVELY_SECONDS, told=False)
+    lanes.refresh([], NOW + LIVELY_SECONDS, notified=False)
     assert lanes.due(NOW + LIVELY_SECONDS) == []

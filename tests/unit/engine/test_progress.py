@@ -21,8 +21,8 @@ def told(done: Any, of: Any = None, note: Any = None) -> tuple[float, float | No
     board = ProgressWriter(MemoryStore())
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     begin: Any = None
-    Job(claim, 1, None, begin, board.tell).progress(done, of=of, note=note)
-    [kept] = board._told.values()
+    Job(claim, 1, None, begin, board.report).progress(done, of=of, note=note)
+    [kept] = board._reports.values()
     return kept.done, kept.of, kept.note
 
 
@@ -67,7 +67,7 @@ async def test_what_another_call_has_written() -> None:
     await asyncio.sleep(0)
     claim: Any = type("Claim", (), {"id": 1, "run": 2})
     for done in range(3):
-        board.tell(claim, done, None, None)
+        board.report(claim, done, None, None)
         await board.write()
         await asyncio.sleep(0)
     loop.cancel()

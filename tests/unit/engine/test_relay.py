@@ -40,7 +40,7 @@ async def test_who_is_told_need_not_ask(monkeypatch: pytest.MonkeyPatch) -> None
     pulse = LoopHealth("relay", 90.0)
     for passed, left in ((0.0, 0.0), (7.5, 7.5), (7.5, 7.5)):
         now += passed
-        it.told(left)
+        it.note_holder(left)
         await it._turn(pulse)
     assert store.asked == 1
     now += 8.5

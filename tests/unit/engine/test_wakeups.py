@@ -88,20 +88,20 @@ def test_looking_again() -> None:
         (Look.AT_ONCE, True, True, 1),
         (Look.IN_TURN, False, True, 1),
         (Look.AT_ONCE, False, False, 1),
-        (Look.TOLD, True, False, 1),
+        (Look.WOKEN, True, False, 1),
         (Look.USUAL, False, False, 1),
         (Look.IN_TURN, False, False, 2),
         (Look.IN_TURN, False, False, 2),
-        (Look.TOLD, False, False, 2),
+        (Look.WOKEN, False, False, 2),
         (Look.IN_TURN, False, False, 2),
         (Look.IN_TURN, True, True, 1),
     ):
         attention.look = look
         attention.looked(found)
         assert (attention.hurries, attention.pause) == (hurries, pauses * SHORTEST_PAUSE)
-    for look in 9 * (Look.TOLD, Look.IN_TURN):
+    for look in 9 * (Look.WOKEN, Look.IN_TURN):
         attention.look = look
-        attention.looked(look is Look.TOLD)
+        attention.looked(look is Look.WOKEN)
     assert attention.pause == LONGEST_PAUSE
     looks = next(n for n in range(1, 99) if attention.record_empty_claim())
     assert looks * LONGEST_PAUSE < 2 * MAX_EMPTY_CLAIMS * SHORTEST_PAUSE
@@ -110,9 +110,9 @@ def test_looking_again() -> None:
 def test_who_hears_looks_as_often_as_ever() -> None:
     """It is told of nothing only until it has time, and then it listens."""
     attention = ListenPolicy(0.0)
-    for look in 9 * (Look.TOLD, Look.IN_TURN):
+    for look in 9 * (Look.WOKEN, Look.IN_TURN):
         attention.look = look
-        attention.looked(look is Look.TOLD, hears=True)
+        attention.looked(look is Look.WOKEN, hears=True)
         assert attention.pause == SHORTEST_PAUSE
 
 

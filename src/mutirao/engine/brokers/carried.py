@@ -18,7 +18,7 @@ from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import ConfigurationError
-from mutirao.model.brokers.doorbell import MAX_TOGETHER, Doorbell
+from mutirao.model.brokers.doorbell import MAX_DOORBELLS_PER_MESSAGE, Doorbell
 from mutirao.model.jobs.job import Claim
 from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
@@ -48,7 +48,7 @@ class Carried:
     Parameters:
         row: the worker's.
         tasks: the names of those that the application has.
-        producer: leaves these queues to this; what it is told of them, the relay is told.
+        producer: leaves these queues to this; what it hears of them goes to the relay.
     """
 
     def __init__(
@@ -67,13 +67,13 @@ class Carried:
         self._doorbells: Mapping[str, Doorbells] = {}
         self._heard: Mapping[str, Doorbells | Backlog] = {}
         if not self.answers:
-            together = partial(int, queues.doorbells_per_message)
+            per_message = partial(int, queues.doorbells_per_message)
             self._heard = {
                 queue: Backlog(queue, transport, settings)
                 for queue, transport in transports.items()
             }
         else:
-            together = partial(_together, dispatcher)
+            per_message = partial(_doorbells_per_message, dispatcher)
             if transports:
                 from mutirao.engine.brokers.doorbells import Doorbells
 
@@ -81,8 +81,8 @@ class Carried:
                     queue: Doorbells(queue, transport, settings, served, dispatcher, self._answer)
                     for queue, transport in transports.items()
                 }
-        duty = duty_of(transports, apart=queues.relay_only)
-        self._relay = Relay(row, transports, self._heard, settings, together, duty)
+        duty = duty_of(transports, relay_only=queues.relay_only)
+        self._relay = Relay(row, transports, self._heard, settings, per_message, duty)
         producer.leave_to(self._relay)
         # Set while this worker asks for the duties that all share, and for the agenda. Of those
         # that have nothing to ask the database for, the one that relays does so for the others.
@@ -111,7 +111,7 @@ class Carried:
         return [text for text in found if text is not None]
 
     def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return what tells once what its brokers have otherwise, by name; to be awaited."""
+        """Return comparisons of its brokers with what is needed, by name; to be awaited."""
         if not self._transports:
             return iter(())
         from mutirao.engine.brokers.comparison import comparisons
@@ -124,9 +124,9 @@ class Carried:
         """The duty of the relay; None if there is none."""
         return self._relay.duty if self._transports else None
 
-    def told(self, held_elsewhere: float) -> None:
+    def note_holder(self, held_elsewhere: float) -> None:
         """Take from a heartbeat for how many seconds another worker holds the duty."""
-        self._relay.told(held_elsewhere)
+        self._relay.note_holder(held_elsewhere)
 
     def stop(self) -> None:
         """Let the loops end: what was received is answered, what was rung is published."""
@@ -139,18 +139,18 @@ class Carried:
         await close_transports(self._transports)
 
 
-def check_together(together: int) -> None:
+def check_doorbells_per_message(number: int) -> None:
     """Raise ConfigurationError if so many doorbells are not to be in one message."""
-    if not 1 <= together <= MAX_TOGETHER:
+    if not 1 <= number <= MAX_DOORBELLS_PER_MESSAGE:
         raise ConfigurationError(
-            f"{together} doorbells are to be in one message; give 1 to {MAX_TOGETHER}"
+            f"{number} doorbells are to be in one message; give 1 to {MAX_DOORBELLS_PER_MESSAGE}"
         )
 
 
-def _together(dispatcher: Dispatcher) -> int:
+def _doorbells_per_message(dispatcher: Dispatcher) -> int:
     """Return how many doorbells one message carries: what a slot works off in about 100 ms.
 
     So the prefetch of a consumer, a message for each slot, holds what it may hold ready. One of
     jobs that take longer, or of which nothing is known yet.
     """
-    return max(1, min(MAX_TOGETHER, dispatcher.ahead_of_slot()))
+    return max(1, min(MAX_DOORBELLS_PER_MESSAGE, dispatcher.ahead_of_slot()))

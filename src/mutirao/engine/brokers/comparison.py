@@ -26,7 +26,7 @@ Compare = Callable[[], Awaitable[Sequence[Difference]]]
 def comparisons(
     transports: Mapping[str, Transport], began: Mapping[str, asyncio.Event]
 ) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-    """Yield a name and `_tell_differences` for each broker; to be awaited.
+    """Yield a name and `_log_differences` for each broker; to be awaited.
 
     Parameters:
         transports: those of the queues that are served, by queue.
@@ -35,13 +35,13 @@ def comparisons(
     for transport, queues in by_transport(transports):
         awaited = [began[queue] for queue in queues if queue in began]
         compare = partial(transport.compare, queues)
-        yield f"comparing {transport.name}", _tell_differences(transport.name, awaited, compare)
+        yield f"comparing {transport.name}", _log_differences(transport.name, awaited, compare)
 
 
-async def _tell_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
+async def _log_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
     """Log what a broker has otherwise; return once that is known, or cannot be.
 
-    What is missing is no part of it: who needs that is told so.
+    What is missing is no part of it: whoever needs that gets an error.
 
     Parameters:
         broker: its name for people.
@@ -60,7 +60,7 @@ async def _tell_differences(broker: str, began: Iterable[asyncio.Event], compare
             " somebody with more rights",
             *(broker, error),
         )
-    except Exception:  # noqa: BLE001 (told; the queues are consumed all the same)
+    except Exception:  # noqa: BLE001 (logged; the queues are consumed all the same)
         log.exception("%s cannot be compared with what its queues need", broker)
     else:
         for difference in differences:

@@ -19,7 +19,7 @@ from mutirao.engine.brokers.redelivered import Suspects
 from mutirao.engine.brokers.settling import DeliverySettler, Key, LateStore, Overflow
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
-from mutirao.engine.dispatch.attempt_events import tell_buried, tell_lost
+from mutirao.engine.dispatch.attempt_events import publish_buried, publish_lost
 from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
@@ -33,7 +33,7 @@ from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Mes
 from mutirao.model.jobs import lost_workers
 from mutirao.model.jobs.job import Claim, NewJob
 from mutirao.ports import Consumer
-from mutirao.ports.events import published, teller_of
+from mutirao.ports.events import event_transport, published
 from mutirao.ports.transport import OnLost, is_for_people
 from mutirao.tasks import job_messages
 
@@ -77,7 +77,7 @@ RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count t
 # The prefetch grows by steps, each once as many have been run as were held: the first handlers may
 # be shorter than the rest, and what the broker has handed out nobody else can run.
 GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
-_RUNS = count(1)  # tells deliveries of the same message apart, in this process
+_RUNS = count(1)  # distinguishes deliveries of the same message, in this process
 
 
 class Source(Protocol):
@@ -105,7 +105,7 @@ class Source(Protocol):
 
 
 class _SuspectsOf:
-    """The suspects among what came together. `has_one`: whether one is in the process."""
+    """The suspects among what came in one batch. `has_one`: whether one is in the process."""
 
     def __init__(self, has_one: bool) -> None:
         self._has_one, self._later = has_one, 0
@@ -127,7 +127,7 @@ class ConsumedQueue:
 
     Parameters:
         reader: reads what other programs published.
-        begun: the log line that tells that it is consumed.
+        begun: the log line which says that it is consumed.
     """
 
     name: str
@@ -174,7 +174,7 @@ class Receiver:
         longest, in_order = queue.transport.longest_again, not queue.transport.longest_delay
         overflow = Overflow(longest, in_order, handlers.executor.most_attempts, late)
         self._returns = DeliverySettler(
-            settings.linger, overflow, self._follow, self._settled, self._tell_dead
+            settings.linger, overflow, self._follow, self._settled, self._publish_dead
         )
         self._returns.listeners = handlers.listeners
         self.dispatcher = Dispatcher(
@@ -327,8 +327,8 @@ class Receiver:
             elif message.delay:
                 wait = min(message.delay, self._transport.longest_delay)
                 self._returns.settle(key, Again(delivery, message, wait))
-            elif (told := self._not_now(delivery, message, queue)) is not None:
-                self._returns.settle(key, told)
+            elif (again := self._not_now(delivery, message, queue)) is not None:
+                self._returns.settle(key, again)
             else:
                 claims.append(claim)
         return claims
@@ -340,7 +340,7 @@ class Receiver:
         """
         if not message.suspect:
             if delivery.returned:
-                tell_lost(self._transport, message)
+                publish_lost(self._transport, message)
             often = delivery.returned >= RETURNED_OFTEN  # for which a broker gives it up in the end
             return Again(delivery, message, anew=True) if often else None
         if message.noted:
@@ -393,14 +393,14 @@ class Receiver:
         kind: str | None = None,
     ) -> None:
         """Put what nobody can read to the dead: it would come again and again."""
-        told = why.__cause__ if delivery.foreign is not None else None
-        if told is not None and not can_be_written(told):
-            told = None
+        cause = why.__cause__ if delivery.foreign is not None else None
+        if cause is not None and not can_be_written(cause):
+            cause = None
         now, error = datetime.now(UTC), outcomes.shortened(str(why))
-        self._say(f"a message of queue {self.queue!r} is dead: {error}", kind, told)
-        cause = Cause(error_type="Unreadable", error=error, first_at=now, last_at=now)
+        self._say(f"a message of queue {self.queue!r} is dead: {error}", kind, cause)
+        buried = Cause(error_type="Unreadable", error=error, first_at=now, last_at=now)
         self._returns.hold((0, run), consumer, delivery, None)
-        self._returns.bury((0, run), cause)
+        self._returns.bury((0, run), buried)
 
     def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
         """Leave a message to workers that have its task; if there are none for long, bury it."""
@@ -416,8 +416,8 @@ class Receiver:
             f"no such task here: {task}, on queue {self.queue!r}; left to workers that have"
             " it: after ten minutes without one it is dead"
         )
-        told = Again(delivery, job_messages.met_unknown(message), UNKNOWN_DELAY, anew=True)
-        self._returns.settle(key, told)
+        again = Again(delivery, job_messages.met_unknown(message), UNKNOWN_DELAY, anew=True)
+        self._returns.settle(key, again)
 
     def _give_back(self, consumer: Consumer, delivery: Delivery) -> None:
         run = next(_RUNS)
@@ -431,8 +431,8 @@ class Receiver:
         self._suspects.cut(self._returns.ids(deliveries))
         self.dispatcher.lose(self._returns.lose(deliveries))
 
-    def _tell_dead(self, settling: Bury, message: Message | None) -> None:
-        tell_buried(self._transport, self.queue, settling, message)
+    def _publish_dead(self, settling: Bury, message: Message | None) -> None:
+        publish_buried(self._transport, self.queue, settling, message)
 
     def _settled(self) -> None:
         self.dispatcher.notify_if_room()
@@ -445,8 +445,8 @@ class Receiver:
             wait = backoff.next()
             log.error("the on_dead job of a dead one waits: %s; again in %.1f s", error, wait)
             await asyncio.sleep(wait)
-        if (teller := teller_of(self._transport)) is not None:
-            teller.tell(published(job.task, job.queue, message.id))
+        if (events := event_transport(self._transport)) is not None:
+            events.tell(published(job.task, job.queue, message.id))
 
     def _back(self) -> None:
         if self._begun is None:
@@ -461,6 +461,6 @@ class Receiver:
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:
         """Log once what many messages have in common."""
-        if (told := kind or what) not in self._said:
-            self._said.add(told)
+        if (subject := kind or what) not in self._said:
+            self._said.add(subject)
             log.error("%s", what, exc_info=error)

@@ -15,7 +15,7 @@ from time import monotonic
 
 from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for_room
 from mutirao.engine.calls import outcomes
-from mutirao.engine.dispatch.attempt_events import tell_buried
+from mutirao.engine.dispatch.attempt_events import publish_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
 from mutirao.engine.settings import WorkerSettings
@@ -157,8 +157,8 @@ class Doorbells:
         if doorbells := [bell for _, bells in came for bell in bells]:
             claims = await self._answer(doorbells)
             self.reached = max((claim.run_at for claim in claims), default=self.reached)
-        told = await consumer.settle([settling for settling, _ in came])
-        if lost := [error for error in told if error is not None]:
+        results = await consumer.settle([settling for settling, _ in came])
+        if lost := [error for error in results if error is not None]:
             log.info("%s messages of doorbells come again, and are stale: %s", len(lost), lost[0])
 
     def _read(self, delivery: Delivery) -> Read:
@@ -172,7 +172,7 @@ class Doorbells:
             error = outcomes.shortened(str(problem))
             log.error("a message of queue %s is dead: %s", self.queue, error)
             buried = Bury(delivery, Cause(error_type="NoDoorbell", error=error))
-            tell_buried(self._transport, self.queue, buried, message)
+            publish_buried(self._transport, self.queue, buried, message)
             return buried, []
         if message.task not in self._served:
             return self._leave_to_others(delivery, message), []

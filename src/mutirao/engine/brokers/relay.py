@@ -28,14 +28,14 @@ from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell, messages_of
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
-from mutirao.ports.events import published, teller_of
+from mutirao.ports.events import event_transport, published
 
 # The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
 # takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
-# renewed so often that each heartbeat of a worker that rests, one in two, tells of more time than
+# renewed so often that each heartbeat of a worker that rests, one in two, shows more time than
 # passes until the next one, also where that is late: it asks for nothing itself.
 DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 2.3, (0.1, 0.2), 0.25
-BATCH = 500  # doorbells rung in one transaction, and published together
+BATCH = 500  # doorbells rung in one transaction, and published in one batch
 MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
 MAX_RECALLED = 5_000  # doorbells taken back at a time
 # Seconds without a doorbell, with room for one, after which a broker is taken to have none.
@@ -63,7 +63,7 @@ class Relay:
         transports: those of the carried queues, by queue.
         ears: what this worker hears of each of them.
         row: the worker's.
-        together: returns how many doorbells one message carries.
+        per_message: returns how many doorbells one message carries.
         duty: the name of what one of several holds that do the same.
     """
 
@@ -73,10 +73,10 @@ class Relay:
         transports: Mapping[str, Transport],
         ears: Mapping[str, QueueState],
         settings: WorkerSettings,
-        together: Callable[[], int],
+        per_message: Callable[[], int],
         duty: str,
     ) -> None:
-        self._together = together
+        self._per_message = per_message
         self._row, self._store, self._settings = row, row.store, settings
         self._transports, self._ears = dict(transports), ears
         self._woken = asyncio.Event()
@@ -105,10 +105,10 @@ class Relay:
             heappush(self._expected, due_at)
             self._woken.set()
 
-    def told(self, held_elsewhere: float) -> None:
+    def note_holder(self, held_elsewhere: float) -> None:
         """Take from a heartbeat for how many seconds another worker holds the duty.
 
-        A worker that rests has no need to ask then: it is told again before that time is over.
+        A worker that rests has no need to ask then: a heartbeat says so again before that is over.
         """
         if held_elsewhere and not self.holds.is_set():
             self._ask_when_it_ends(held_elsewhere)
@@ -198,9 +198,9 @@ class Relay:
     async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
         """Publish doorbells; take back those that a broker does not take, and raise why."""
         groups = grouped(doorbells, lambda doorbell: self._transports[doorbell.queue])
-        most = self._together()
-        told = await asyncio.gather(*(_publish_to(*group, most) for group in groups))
-        failed = [pair for some in told for pair in some]
+        most = self._per_message()
+        results = await asyncio.gather(*(_publish_to(*group, most) for group in groups))
+        failed = [pair for some in results for pair in some]
         if failed:
             await self._store.unring([doorbell for doorbell, _ in failed])
             raise failed[0][1]
@@ -236,23 +236,23 @@ async def _publish_to(
 ) -> list[tuple[Doorbell, TransportError]]:
     """Publish doorbells, up to `most` a message; return those that are not taken, and why."""
     parcels = list(messages_of(doorbells, most))
-    told = await transport.publish([message for message, _ in parcels])
-    pairs = list(zip(parcels, told, strict=True))
-    if (teller := teller_of(transport)) is not None:
+    errors = await transport.publish([message for message, _ in parcels])
+    pairs = list(zip(parcels, errors, strict=True))
+    if (events := event_transport(transport)) is not None:
         for bell in (bell for (_, bells), error in pairs if error is None for bell in bells):
-            teller.tell(published(bell.task, bell.queue, str(bell.id)))
+            events.tell(published(bell.task, bell.queue, str(bell.id)))
     return [(bell, error) for (_, bells), error in pairs if error is not None for bell in bells]
 
 
-def duty_of(queues: Iterable[str], *, apart: bool = False) -> str:
+def duty_of(queues: Iterable[str], *, relay_only: bool = False) -> str:
     """Return the name of the duty of all workers that have the same carried queues.
 
-    Those that do nothing but relay (`apart`) have one of their own: who consumes knows better what
-    is lost, and so one of those is always to take back.
+    Those that do nothing but relay (`relay_only`) have one of their own: who consumes knows better
+    what is lost, and so one of those is always to take back.
     """
     listed = json.dumps(sorted(queues), ensure_ascii=False)
     digest = blake2s(listed.encode(), digest_size=8).hexdigest()
-    return f"relay apart {digest}" if apart else f"relay {digest}"
+    return f"relay apart {digest}" if relay_only else f"relay {digest}"
 
 
 def _nothing() -> "asyncio.Future[None]":

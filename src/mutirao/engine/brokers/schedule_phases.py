@@ -55,10 +55,10 @@ def message_of(token: Token, schedule: Schedule) -> Message:
     job = replace(job_of(schedule, token.ticks_at, token.ticks_at), run_at=None)
     message = job_messages.message_of(job, token.id, 0.0)
     headers = {**message.headers, **token.notes}
-    told = replace(message, attempt=token.attempt, headers=headers)
+    phase = replace(message, attempt=token.attempt, headers=headers)
     if not token.lost:
-        return told
-    return replace(told, lost=token.lost - 1, suspect=True, noted=True)
+        return phase
+    return replace(phase, lost=token.lost - 1, suspect=True, noted=True)
 
 
 def end_timer(loop: Loop) -> None:

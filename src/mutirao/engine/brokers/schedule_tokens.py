@@ -151,7 +151,7 @@ class Ticking:
                         forget(loop)
         except TransportError as error:
             self._break(error)
-        self._ready.tell()
+        self._ready.notify()
 
     async def _take(self) -> None:
         while True:
@@ -204,8 +204,8 @@ class Ticking:
             self._hand_out(loop, token)
         elif token.holder is not None:
             self._again(loop, token, token.holder)
-        elif (told := steps.replanned(token, schedule, now)) != token:
-            self._step(loop, token, lambda *_: told)
+        elif (changed := steps.replanned(token, schedule, now)) != token:
+            self._step(loop, token, lambda *_: changed)
         elif token.stopped is None:
             self._wait(loop, token, token.due - now.timestamp())
 
@@ -292,9 +292,9 @@ class Ticking:
         async with loop.lock:
             if loop.token is not token or self._ready.ended:
                 return
-            told = change(token, datetime.now(UTC))
+            changed = change(token, datetime.now(UTC))
             loop.serial = max(loop.serial, token.serial) + 1
-            await self._tokens.put(loop.schedule.name, replace(told, serial=loop.serial).body())
+            await self._tokens.put(loop.schedule.name, replace(changed, serial=loop.serial).body())
 
     async def _care(self) -> None:
         """Look for what is lost, held for long, or waits for a slot in vain."""
@@ -331,7 +331,7 @@ class Ticking:
     async def _line_up_again(self, loop: Loop) -> None:
         """Stand in line anew where nobody does: RabbitMQ 3.10 may forget who consumes.
 
-        It tells nobody so, see `RabbitConsumer`. Whoever passes a turn stands there again by the
+        It does not say so, see `RabbitConsumer`. Whoever passes a turn stands there again by the
         time that the lock is free.
         """
         name = loop.schedule.name
@@ -371,6 +371,6 @@ class Ticking:
             loop.delivery = None
             forget(loop)
         self._ready.clear()
-        self._ready.tell()
+        self._ready.notify()
         if lost:
             self._on_lost(lost)

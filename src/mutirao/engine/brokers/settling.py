@@ -1,6 +1,6 @@
 """Settles deliveries of a broker: acknowledges, retries, buries; moves long delays to the database.
 
-What is done is acknowledged together, after a few milliseconds. What comes again or is dead is
+What is done is acknowledged in batches, after a few milliseconds. What comes again or is dead is
 published first, which takes a round trip, and holds up nothing else.
 """
 
@@ -180,7 +180,7 @@ class DeliverySettler:
         else:
             self._gather(key, settling)
 
-    def tell_woken(self, woken: Iterable[Wake]) -> None:
+    def announce_woken(self, woken: Iterable[Wake]) -> None:
         """Do nothing: here no job waits for the end of another."""
 
     def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
@@ -257,7 +257,7 @@ class DeliverySettler:
             self._flush_at = loop.call_later(self._linger, self._flush)
 
     def _flush(self) -> None:
-        """Settle what was gathered: for each consumer what is done, apart from what is sent."""
+        """Settle what was gathered: for each consumer what is done, then what is sent."""
         self._flush_at = None
         gathered, self._gathered = self._gathered, []
         groups: dict[tuple[int, bool], list[Key]] = defaultdict(list)
@@ -275,11 +275,11 @@ class DeliverySettler:
         while keys := [key for key in keys if key in self._held]:
             consumer, began = self._held[keys[0]].consumer, monotonic()
             try:
-                told = await consumer.settle([self._settling(key) for key in keys])
+                results = await consumer.settle([self._settling(key) for key in keys])
             except Exception as raised:  # noqa: BLE001 (what one message brings is its own end)
-                await self._settle_apart(keys, raised)
+                await self._settle_halves(keys, raised)
                 return
-            failed = dict(zip(keys, told, strict=True))
+            failed = dict(zip(keys, results, strict=True))
             if self.listeners is not None:
                 self._report(self.listeners, failed, monotonic() - began)
             keys = [key for key, error in failed.items() if not self._settled(key, error)]
@@ -291,19 +291,19 @@ class DeliverySettler:
                 trouble.over()
 
     def _report(
-        self, listeners: Listeners, told: dict[Key, TransportError | None], seconds: float
+        self, listeners: Listeners, results: dict[Key, TransportError | None], seconds: float
     ) -> None:
         """Report the attempts among what was settled."""
-        held = {key: found.ended for key in told if (found := self._held.get(key)) is not None}
+        held = {key: found.ended for key in results if (found := self._held.get(key)) is not None}
         ended = {key: each for key, each in held.items() if each is not None}
-        written = [each for key, each in ended.items() if told[key] is None]
+        written = [each for key, each in ended.items() if results[key] is None]
         if written:
             listeners.settled(len(written), seconds)
         listeners.written(written)
-        if lost := sum(isinstance(told[key], DeliveryLost) for key in ended):
+        if lost := sum(isinstance(results[key], DeliveryLost) for key in ended):
             listeners.fenced(lost)
 
-    async def _settle_apart(self, keys: list[Key], error: Exception) -> None:
+    async def _settle_halves(self, keys: list[Key], error: Exception) -> None:
         """Settle in halves what fails as a whole; bury the one that fails, with the reason.
 
         If that fails as well, the worker cannot go on: it would hold the delivery for ever.
@@ -321,8 +321,8 @@ class DeliverySettler:
             self._on_settled()
             return
         log.error("job %s is dead, as it cannot be settled otherwise", key[0], exc_info=error)
-        told = f"{type(error).__name__}: {outcomes.message(error)}"
-        self._bury_instead(held, "SettlingFailed", f"its outcome could not be written: {told}")
+        reason = f"{type(error).__name__}: {outcomes.message(error)}"
+        self._bury_instead(held, "SettlingFailed", f"its outcome could not be written: {reason}")
         await self._settle(keys)
 
     def _bury_instead(self, held: _Held, error_type: str, error: str) -> None:

@@ -55,7 +55,7 @@ class StallWatch:
             self._again()
 
     def look(self) -> None:
-        """Tell that the attempt stalls, if it does; look again when it may, otherwise."""
+        """Report that the attempt stalls, if it does; look again when it may, otherwise."""
         if self._clock() >= self._due:
             self._stalled()
         else:
@@ -87,8 +87,8 @@ Begin = Callable[[Job, "Running", Gives | Using], Transaction[Any, Any]]
 class Running:
     """An attempt between its start and its end. Implements `ports.Attempt`."""
 
-    __slots__ = ("_begin", "_error", "_lend", "arm", "claim", "ended", "interruption", "kill",
-                 "lent", "over", "settled", "started", "stopping", "task", "timer", "told", "watch",
+    __slots__ = ("_begin", "_error", "_lend", "arm", "claim", "ended", "informed", "interruption",
+                 "kill", "lent", "over", "settled", "started", "stopping", "task", "timer", "watch",
                  "woken")  # fmt: skip
 
     def __init__(
@@ -99,10 +99,10 @@ class Running:
         self.lent = False  # whether it has left its slot to others
         self.claim = claim
         self.started = monotonic()
-        self.ended: float | None = None  # when its call returned, if a thread has told
+        self.ended: float | None = None  # when its call returned, if a thread has noted it
         self.settled = False  # by its own transaction
         self.stopping = False  # whether the worker wants to end
-        self.told = False  # whether the handler has learned that it shall end
+        self.informed = False  # whether the handler has learned that it shall end
         self.over = False  # whether its handler has ended
         self.woken: Sequence[Wake] = ()  # lanes to which other jobs returned when it was settled
         self.interruption: Outcome | None = None
@@ -152,9 +152,9 @@ class Running:
         return error
 
     def shall_end(self) -> bool:
-        """Return whether the handler shall end, and remember that it was told. From any thread."""
-        self.told = self.told or self.stopping or self.interruption is not None
-        return self.told
+        """Return whether the handler shall end, and remember that it knows. From any thread."""
+        self.informed = self.informed or self.stopping or self.interruption is not None
+        return self.informed
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
         """Record that the job needs no settling any more. May be called from any thread."""
@@ -211,7 +211,7 @@ class Settler(Protocol):
         """Take an attempt that has ended."""
         ...
 
-    def tell_woken(self, woken: Iterable[Wake]) -> None:
+    def announce_woken(self, woken: Iterable[Wake]) -> None:
         """Report that other jobs may be due in these lanes."""
         ...
 

@@ -31,7 +31,7 @@ from mutirao.engine.calls.child_protocol import (
     BYTES_PER_READ,
     ENDED,
     FAILED,
-    TOLD,
+    PROGRESS,
     UP,
     ChildMessage,
     Inbox,
@@ -39,7 +39,7 @@ from mutirao.engine.calls.child_protocol import (
     packed,
 )
 from mutirao.engine.calls.main_script import Main
-from mutirao.engine.calls.progress import WRITE_INTERVAL, to_tell
+from mutirao.engine.calls.progress import WRITE_INTERVAL, report_of
 from mutirao.engine.calls.resources import mend_standard_streams
 from mutirao.engine.calls.spawning import end_with_group, lead_group
 from mutirao.engine.calls.task_lookup import find_task
@@ -161,11 +161,11 @@ class _ProgressSender:
         self._pid = os.getpid()
 
     def __call__(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
-        self._refuse_forks(f"job {claim.id} was told of progress")
-        told = to_tell(done, of, note)
+        self._refuse_forks(f"job {claim.id} reported progress")
+        report = report_of(done, of, note)
         if monotonic() >= self._next or done == of:
             self._next = monotonic() + WRITE_INTERVAL / 2
-            self._voice.say(TOLD, self._number, msgspec.json.encode(told))
+            self._voice.say(PROGRESS, self._number, msgspec.json.encode(report))
 
     def sign(self, stall_timeout: float | None) -> None:
         """Pass on a sign of life, as often as the watch over this attempt needs it."""
@@ -178,7 +178,7 @@ class _ProgressSender:
         if os.getpid() != self._pid:
             raise WrongState(
                 f"{what} in a fork of its process; only the process that runs the handler can"
-                " tell: have the fork tell that one"
+                " report: have the fork send it there"
             )
 
 

@@ -19,11 +19,11 @@ from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 UP = b"u"  # the child is there, and reads; about no order
 ORDER = b"o"  # from the worker: what to run
 BEGUN = b"b"  # the handler is about to be called
-TOLD = b"t"  # the progress of the attempt
+PROGRESS = b"t"  # the progress of the attempt
 ALIVE = b"l"  # a sign of life of the attempt
 ENDED = b"e"  # the outcome of the attempt
 FAILED = b"f"  # why the child could not serve the order, as text
-KINDS = (UP, ORDER, BEGUN, TOLD, ALIVE, ENDED, FAILED)
+KINDS = (UP, ORDER, BEGUN, PROGRESS, ALIVE, ENDED, FAILED)
 
 BYTES_PER_READ = 1 << 16
 # Of a child's message; a result is at most 1 MiB, and is quoted in JSON.

@@ -67,12 +67,12 @@ class Main(NamedTuple):
             )
 
     def _is_of_package(self) -> bool:
-        """Tell whether it is the `__main__.py` of a package, directory or archive."""
+        """Return whether it is the `__main__.py` of a package, directory or archive."""
         return self.name is not None and self.name.split(".")[-1] == MAIN
 
 
 def _has_guard(script: Path) -> bool:
-    """Tell whether a script asks anywhere if it is the main one; False if that cannot be read."""
+    """Return whether a script asks anywhere if it is the main one; False if that cannot be read."""
     try:
         tree = ast.parse(script.read_bytes())
     except (OSError, SyntaxError, ValueError):

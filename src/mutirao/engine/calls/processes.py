@@ -32,14 +32,14 @@ from mutirao.engine.calls.child_protocol import (
     FAILED,
     MAX_MESSAGE_BYTES,
     ORDER,
-    TOLD,
+    PROGRESS,
     UP,
     Inbox,
     InvalidMessage,
     packed,
 )
 from mutirao.engine.calls.main_script import Main
-from mutirao.engine.calls.progress import Told
+from mutirao.engine.calls.progress import Report as ProgressReport
 from mutirao.engine.calls.resources import Starts, mend_directory, mend_standard_streams
 from mutirao.engine.calls.spawning import ChildProcess
 from mutirao.engine.calls.task_lookup import order_for
@@ -55,7 +55,7 @@ START_TIMEOUT = 120.0  # seconds within which it must have imported the applicat
 REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
-Tell = Callable[[Told | None], object]  # None: a sign of life without progress
+OnSign = Callable[[ProgressReport | None], object]  # None: a sign of life without progress
 
 
 class ProcessDied(Exception):
@@ -99,12 +99,12 @@ class Processes:
         order = msgspec.json.encode(order_for(task, claim, self._defaults, database))
         loop = asyncio.get_running_loop()
         begun = partial(loop.call_soon_threadsafe, running.begin_now)
-        told = partial(_pass_on, report, running)
+        on_sign = partial(_pass_on, report, running)
         child = self._take()
         running.kill = child.kill
         try:
             outcome: Outcome = await self._threads.run(
-                partial(child.ask, order, begun, told), child.kill
+                partial(child.ask, order, begun, on_sign), child.kill
             )
             return outcome
         finally:
@@ -183,17 +183,17 @@ class _Child:
             if self._process is not None and not self._buried:
                 self._process.kill()
 
-    def ask(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
+    def ask(self, order: bytes, begun: Callable[[], object], on_sign: OnSign) -> Outcome:
         """Send an order and wait for the outcome. If this raises, the child has been reaped.
 
-        `begun` is called when the child has started up and is about to call the handler, `told`
+        `begun` is called when the child has started up and is about to call the handler, `on_sign`
         whenever the handler reports progress or gives a sign of life.
         """
         with self._taken:
             try:
                 if self._process is None:
                     self._begin()
-                return self._exchange(order, begun, told)
+                return self._exchange(order, begun, on_sign)
             except (EOFError, ConnectionError):
                 self._reap(monotonic() + REAP_TIMEOUT)
                 raise ProcessDied(self._exit_description()) from None
@@ -254,15 +254,15 @@ class _Child:
         if self._over < inf:  # it was killed before the process existed
             self.kill()
 
-    def _exchange(self, order: bytes, begun: Callable[[], object], told: Tell) -> Outcome:
+    def _exchange(self, order: bytes, begun: Callable[[], object], on_sign: OnSign) -> Outcome:
         self._number, self._begun, by = self._number + 1, False, monotonic() + START_TIMEOUT
         self._send(packed(ORDER, self._number, order), by)
         kind, body = self._receive(by)
         if kind == BEGUN:
             self._begun = True
             begun()
-            while (said := self._receive())[0] in (TOLD, ALIVE):
-                told(_decoded(said[1], Told) if said[0] == TOLD else None)
+            while (said := self._receive())[0] in (PROGRESS, ALIVE):
+                on_sign(_decoded(said[1], ProgressReport) if said[0] == PROGRESS else None)
             kind, body = said
             if kind == ENDED:
                 return _decoded(body, Outcome)
@@ -354,7 +354,7 @@ def _decoded(body: bytes, kind: type[T]) -> T:
         raise InvalidMessage(str(unfit)) from None
 
 
-def _pass_on(report: Report | None, running: Running, told: Told | None) -> None:
+def _pass_on(report: Report | None, running: Running, progress: ProgressReport | None) -> None:
     running.note_alive()
-    if told is not None and report is not None:
-        report(running.claim, *told)
+    if progress is not None and report is not None:
+        report(running.claim, *progress)

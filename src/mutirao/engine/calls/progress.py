@@ -1,4 +1,4 @@
-"""The progress of attempts: reported by handlers, written now and then for all of them together.
+"""Writes the progress that handlers report, in batches, about once a second.
 
 Handlers report as often as they like, from any thread; only the last report of an attempt counts.
 """
@@ -22,7 +22,7 @@ MAX_NOTE = 500  # characters
 MAX_IDS_PER_LOG_LINE = 20
 
 
-class Told(NamedTuple):
+class Report(NamedTuple):
     """A handler's report: `done` units, of so many in all."""
 
     done: float
@@ -30,10 +30,10 @@ class Told(NamedTuple):
     note: str | None
 
 
-def to_tell(done: float, of: float | None, note: str | None) -> Told:
+def report_of(done: float, of: float | None, note: str | None) -> Report:
     """Return a report in a form that every database can store; long notes are cut."""
     # Cut first, so that a very long note costs nothing.
-    return Told(done, of, note and storable(note[:MAX_NOTE])[:MAX_NOTE])
+    return Report(done, of, note and storable(note[:MAX_NOTE])[:MAX_NOTE])
 
 
 class ProgressWriter:
@@ -41,17 +41,17 @@ class ProgressWriter:
 
     def __init__(self, store: Store, pace: float = WRITE_INTERVAL) -> None:
         self._store, self._pace = store, pace
-        self._told: dict[int, Progress] = {}
+        self._reports: dict[int, Progress] = {}
         self._lock = Lock()
         self._something: asyncio.Event | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def tell(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
+    def report(self, claim: Claim, done: float, of: float | None, note: str | None) -> None:
         """Record the progress of an attempt. May be called from any thread."""
-        told = to_tell(done, of, note)
+        report = report_of(done, of, note)
         with self._lock:
-            first = not self._told
-            self._told[claim.id] = Progress(claim.id, claim.run, *told)
+            first = not self._reports
+            self._reports[claim.id] = Progress(claim.id, claim.run, *report)
         if first and self._loop is not None and self._something is not None:
             with suppress(RuntimeError):  # the loop has ended, and a thread does not know it
                 self._loop.call_soon_threadsafe(self._something.set)
@@ -72,21 +72,21 @@ class ProgressWriter:
     async def write(self) -> None:
         """Write the reports since the last call."""
         with self._lock:
-            told, self._told = self._told, {}
-        if told:
-            await self._write(list(told.values()))
+            reports, self._reports = self._reports, {}
+        if reports:
+            await self._write(list(reports.values()))
 
-    async def _write(self, told: list[Progress]) -> None:
+    async def _write(self, reports: list[Progress]) -> None:
         """Write what the database accepts; a refused report does not affect other attempts."""
         try:
-            await self._store.report(told)
+            await self._store.report(reports)
         except StoreError as error:
-            if isinstance(error, StoreRefused) and len(told) > 1:
-                half = len(told) // 2
-                await self._write(told[:half])
-                await self._write(told[half:])
+            if isinstance(error, StoreRefused) and len(reports) > 1:
+                half = len(reports) // 2
+                await self._write(reports[:half])
+                await self._write(reports[half:])
             else:
-                jobs = ", ".join(str(each.job) for each in told[:MAX_IDS_PER_LOG_LINE])
+                jobs = ", ".join(str(each.job) for each in reports[:MAX_IDS_PER_LOG_LINE])
                 log.warning("the progress of jobs %s was not written: %s", jobs, error)
         except Exception:  # noqa: BLE001 (logged; a handler's report must not end the loop)
-            log.exception("the progress of %s jobs was not written", len(told))
+            log.exception("the progress of %s jobs was not written", len(reports))

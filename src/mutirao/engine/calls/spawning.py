@@ -15,7 +15,7 @@ from multiprocessing import context, popen_spawn_posix, reduction, resource_trac
 from multiprocessing.context import SpawnProcess
 from multiprocessing.process import BaseProcess
 
-# What `spawn` tells its children of the main script.
+# What `spawn` gives its children of the main script.
 _MAIN = ("init_main_from_name", "init_main_from_path")
 _TAKEN = "its exit status was taken"
 
@@ -28,7 +28,7 @@ class ChildProcess(SpawnProcess):
         return _Started(process_obj)
 
     def has_ended(self) -> bool:
-        """Tell whether it has ended, whoever has taken its exit status. It is not taken here."""
+        """Return whether it has ended, whoever has taken its exit status. It is not taken here."""
         return self._peek() is not None
 
     def kill(self) -> None:

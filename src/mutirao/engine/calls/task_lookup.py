@@ -25,7 +25,7 @@ def order_for(
 ) -> Order:
     """Return the order for a child to run a task's handler for a claim from a database.
 
-    It tells the application's timeout if the worker has none: a child that imports a blueprint does
+    It gives the application's timeout if the worker has none: a child that imports a blueprint does
     not know the application.
     """
     if defaults.timeout is None:

@@ -219,7 +219,7 @@ class Threads:
     def _return_result(
         self, call: ThreadCall, loop: asyncio.AbstractEventLoop
     ) -> ThreadCall | None:
-        """Tell the event loop, at once or soon; return the call that is made in its place."""
+        """Notify the event loop, at once or soon; return the call that is made in its place."""
         call.ended = monotonic()
         with self._lock:
             then = None

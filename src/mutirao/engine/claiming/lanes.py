@@ -72,10 +72,10 @@ class LaneBook:
         """Record that a query of the store begins; its answer does not include what arrives now."""
         self._meanwhile = []
 
-    def refresh(self, heads: Iterable[LaneHead], now: float, *, told: bool = True) -> None:
+    def refresh(self, heads: Iterable[LaneHead], now: float, *, notified: bool = True) -> None:
         """Replace the lanes with the store's answer: the bounds are exact again.
 
-        `told`: new jobs are notified. Otherwise lanes in which jobs were found lately stay, as
+        `notified`: new jobs are notified. Otherwise lanes in which jobs were found lately stay, as
         the next ones may come at any moment.
         """
         known = self._entries
@@ -91,7 +91,7 @@ class LaneBook:
             key = (lane.queue, lane.priority)
             expected = known[key].expected if key in known else []
             self._entries[key] = _Entry(lane, head_at=now + due_in, expected=expected)
-        if not told:
+        if not notified:
             for key, entry in known.items():
                 if entry.is_lively(now):
                     self._entries.setdefault(key, entry).found_at = entry.found_at
@@ -99,7 +99,7 @@ class LaneBook:
         self._catch_up()
 
     def suspect(self, now: float) -> None:
-        """Let lanes in which jobs were found lately be looked into: nobody tells of the next."""
+        """Let lanes in which jobs were found lately be looked into: nobody announces the next."""
         for entry in self._entries.values():
             if entry.is_lively(now):
                 entry.due_at = min(entry.due_at, now)
@@ -212,7 +212,7 @@ def _beginning(lanes: list[Lane], queue: str) -> list[Lane]:
 FEW_LANES = 1_000
 
 
-class told:  # noqa: N801 (used like `contextlib.suppress`)
+class many_lanes_noted:  # noqa: N801 (used like `contextlib.suppress`)
     """Add the number of lanes to a StoreBusy of the block, where they are many; it goes on.
 
     May be entered again, and is no generator: an idle worker enters it between a wake-up and its

@@ -96,7 +96,7 @@ class LostClaims:
         return self._doubting
 
     async def run(self, pulse: LoopHealth) -> None:
-        """Check when there is a doubt, forever; apart from claims, because it may take long."""
+        """Check when there is a doubt, forever; beside the claims, because it may take long."""
         trouble = LoopRetry("cannot ask what is held", "what is held is known", self._longest)
         while True:
             await self._wait(pulse)

@@ -13,7 +13,7 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.claiming.lanes import LaneBook, told
+from mutirao.engine.claiming.lanes import LaneBook, many_lanes_noted
 from mutirao.engine.claiming.lost_claims import LostClaims, Runs
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch, passes
 from mutirao.engine.claiming.unrunnable import Unfit
@@ -33,7 +33,7 @@ from mutirao.ports import Notifier
 
 
 class Relaying(Protocol):
-    """What a relay is told; see `mutirao.engine.brokers.relay`."""
+    """What a relay hears; see `mutirao.engine.brokers.relay`."""
 
     def wake(self) -> None:
         """Look for due jobs now."""
@@ -56,7 +56,7 @@ NO_RELAY: Relaying = _NoRelay()
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
-NEW_LANES_AFTER = 0.25  # seconds after which who is not told of new lanes looks for them
+NEW_LANES_AFTER = 0.25  # seconds after which a worker that hears of no new lanes looks for them
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
@@ -121,7 +121,7 @@ class Producer:
         trouble = LoopRetry(
             "cannot claim", "claiming again", self._settings.longest_wait, self._settings.patience
         )
-        many = told(self._lanes)
+        many = many_lanes_noted(self._lanes)
         while not self._stopping:
             try:
                 with many:
@@ -340,7 +340,7 @@ class Producer:
             self.wake(wake)
 
     def leave_to(self, relay: Relaying) -> None:
-        """Tell a relay what concerns the queues whose jobs are claimed by their doorbells."""
+        """Pass on to a relay what concerns the queues whose jobs are claimed by their doorbells."""
         self._relay = relay
 
     async def _read_heads(self) -> None:
@@ -349,7 +349,7 @@ class Producer:
         self._refresh_at = inf  # a wake-up without a lane may lower it during the query
         heads = await self._store.lanes(self._settings.queues)
         now, poll = monotonic(), self._settings.poll
-        self._lanes.refresh(heads, now, told=self._listening)
+        self._lanes.refresh(heads, now, notified=self._listening)
         self._guessing = False
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
         usual = self._hearing.poll if self._listening else min(poll, NEW_LANES_AFTER)
@@ -383,8 +383,8 @@ class Producer:
 
     async def _pause(self) -> None:
         """Wait a moment, or until jobs are known to be ready."""
-        told = await self._sleep(self._attention.pause)
-        self._attention.look = Look.TOLD if told else Look.IN_TURN
+        woken = await self._sleep(self._attention.pause)
+        self._attention.look = Look.WOKEN if woken else Look.IN_TURN
 
     async def _listen_again(self) -> None:
         await self._store.listen(self._row.id, True)

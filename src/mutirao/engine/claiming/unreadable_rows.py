@@ -39,7 +39,7 @@ class UnreadableRowSearch:
     Parameters:
         row: the worker's.
         claim: claims these jobs and has them started; returns the claims.
-        on_buried: is told of a job that was buried, and why.
+        on_buried: called with a job that was buried, and why.
     """
 
     def __init__(

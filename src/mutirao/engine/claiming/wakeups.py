@@ -7,9 +7,9 @@ one says nothing of that: one after another may come to a worker that has nothin
 
 Who does not listen and has taken all that was due claims again at once, as others may have enqueued
 more meanwhile. Where that finds nothing, as what is ready comes of the worker's own ends of jobs,
-which tell it, it waits for these instead.
+which wake it, it waits for these instead.
 
-A notifier that chooses whom it wakes, such as a hub, is told when the worker is idle. While it
+A notifier that chooses whom it wakes, such as a hub, hears when the worker is idle. While it
 wakes for all jobs, polling is only for what nobody expects.
 """
 
@@ -29,7 +29,7 @@ BUSY_JOBS_PER_WINDOW = 500
 # all the time.
 CALM_JOBS_PER_WINDOW = 250
 # Seconds between claims while busy. Who cannot listen takes longer ones where its own ends of jobs
-# tell it of what it finds.
+# wake it for what it finds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.04
 MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again, with the shortest pauses
 
@@ -38,9 +38,9 @@ class Look(Enum):
     """Why a busy worker claims."""
 
     USUAL = auto()  # it has listened, or there was more than it wanted
-    TOLD = auto()  # of jobs, in a pause
+    WOKEN = auto()  # for jobs, in a pause
     AT_ONCE = auto()  # after a claim that took all that was due
-    IN_TURN = auto()  # after a pause, untold
+    IN_TURN = auto()  # after a pause, unwoken
 
 
 class ListenPolicy:
@@ -53,22 +53,22 @@ class ListenPolicy:
         self._vain = 0
         self._many = False
         self.look = Look.USUAL  # why it claims next
-        self._was_told = False  # of what it has found, since it last looked untold
+        self._was_woken = False  # for what it has found, since it last looked by itself
         self.hurries = True  # whether a claim that has taken all is followed by another at once
-        self.pause = SHORTEST_PAUSE  # seconds until it looks again, untold
+        self.pause = SHORTEST_PAUSE  # seconds until it looks again by itself
 
     def looked(self, found: bool, *, hears: bool = False) -> None:
         """Record whether a claim found something. `hears`: it can listen as soon as it has time."""
         if self.look is Look.AT_ONCE:
             self.hurries = found
-        elif self.look is Look.TOLD:
-            self._was_told = self._was_told or found
+        elif self.look is Look.WOKEN:
+            self._was_woken = self._was_woken or found
         elif self.look is Look.IN_TURN:
             if found:
                 self.hurries, self.pause = True, SHORTEST_PAUSE
-            elif self._was_told and not hears:
+            elif self._was_woken and not hears:
                 self.pause = min(2 * self.pause, LONGEST_PAUSE)
-            self._was_told = False
+            self._was_woken = False
         self.look = Look.USUAL
 
     def took(self, jobs: int, now: float) -> None:

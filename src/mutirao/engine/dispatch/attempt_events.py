@@ -1,6 +1,6 @@
 """Logs attempts and publishes them as events, where the broker of a queue does so.
 
-So are told, apart from any attempt, messages that are dead without one.
+So are messages that are dead without an attempt.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from mutirao.model.jobs.events import EventKind, JobEvent
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.ports import Transport
-from mutirao.ports.events import TellsEvents, teller_of
+from mutirao.ports.events import TellsEvents, event_transport
 from mutirao.tasks import job_messages
 
 LONGEST_ERROR = 300  # characters
@@ -29,58 +29,58 @@ _KINDS = {
     OutcomeKind.RELEASED: EventKind.RETRIED,
     OutcomeKind.CANCELLED: EventKind.STOPPED,
     OutcomeKind.DEAD: EventKind.DEAD,
-}  # what is lost here is told by whoever starts it next: the way to the broker is often lost, too
+}  # what is lost is published by whoever starts it next: the way to the broker is often lost, too
 
 
 def attempts_log(settings: WorkerSettings, transports: Mapping[str, Transport]) -> JobLog:
     """Return the log of a worker's attempts; `transports`: those of its queues, by queue."""
-    found = {queue: teller_of(transport) for queue, transport in transports.items()}
-    tellers = {queue: teller for queue, teller in found.items() if teller is not None}
-    if not tellers:
+    found = {queue: event_transport(transport) for queue, transport in transports.items()}
+    publishing = {queue: events for queue, events in found.items() if events is not None}
+    if not publishing:
         return JobLog(settings.log_jobs)
-    return EventLog(settings, tellers)
+    return EventLog(settings, publishing)
 
 
 class EventLog(JobLog):
-    """Tells the attempts of some queues. `tellers`: their transports, by queue."""
+    """Publishes the attempts of some queues. `transports`: theirs, by queue."""
 
-    def __init__(self, settings: WorkerSettings, tellers: Mapping[str, TellsEvents]) -> None:
+    def __init__(self, settings: WorkerSettings, transports: Mapping[str, TellsEvents]) -> None:
         super().__init__(settings.log_jobs)
-        self._tellers, self._every = tellers, settings.heartbeat
+        self._transports, self._every = transports, settings.heartbeat
         self._worker = worker_name()
         self._running: dict[tuple[int, int], tuple[Claim, float]] = {}
 
     def started(self, claim: Claim) -> None:
-        """Log and tell that an attempt starts, and that the one before was lost, if so."""
+        """Log and publish that an attempt starts, and that the one before was lost, if so."""
         attempt_log.started(claim)
-        if claim.queue in self._tellers:
+        if claim.queue in self._transports:
             self._running[claim.id, claim.run] = claim, monotonic()
             if claim.lost:
-                self._tell(EventKind.LOST, claim)
-            self._tell(EventKind.STARTED, claim)
+                self._publish(EventKind.LOST, claim)
+            self._publish(EventKind.STARTED, claim)
 
     def ended(
         self, claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None
     ) -> None:
-        """Log and tell the outcome of an attempt."""
+        """Log and publish the outcome of an attempt."""
         super().ended(claim, outcome, since, error)
-        if claim.queue in self._tellers:
+        if claim.queue in self._transports:
             self._running.pop((claim.id, claim.run), None)
             if (kind := _KINDS.get(outcome.kind)) is not None:
                 why = _why(outcome.error_type, outcome.error)
-                self._tell(kind, claim, duration=monotonic() - since, error=why)
+                self._publish(kind, claim, duration=monotonic() - since, error=why)
 
     async def beat(self, pulse: LoopHealth) -> None:
-        """Tell every heartbeat what has run since the one before, forever."""
+        """Publish at every heartbeat what has run since the one before, forever."""
         while True:
             await pulse.rest(self._every)
             long_ago = monotonic() - self._every
             for claim, since in list(self._running.values()):
                 if since <= long_ago:
-                    self._tell(EventKind.HEARTBEAT, claim, duration=monotonic() - since)
+                    self._publish(EventKind.HEARTBEAT, claim, duration=monotonic() - since)
 
-    def _tell(self, kind: EventKind, claim: Claim, **more: Any) -> None:
-        self._tellers[claim.queue].tell(
+    def _publish(self, kind: EventKind, claim: Claim, **more: Any) -> None:
+        self._transports[claim.queue].tell(
             JobEvent(
                 kind=kind,
                 task=claim.task,
@@ -94,10 +94,10 @@ class EventLog(JobLog):
         )
 
 
-def tell_lost(transport: object, message: Message) -> None:
-    """Tell that an attempt was lost with a connection; see `tell_buried`."""
-    if (teller := teller_of(transport)) is not None:
-        teller.tell(
+def publish_lost(transport: object, message: Message) -> None:
+    """Publish that an attempt was lost with a connection; see `publish_buried`."""
+    if (events := event_transport(transport)) is not None:
+        events.tell(
             JobEvent(
                 kind=EventKind.LOST,
                 task=message.task,
@@ -110,20 +110,20 @@ def tell_lost(transport: object, message: Message) -> None:
         )
 
 
-def tell_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
-    """Tell that a message is dead that no attempt has ended.
+def publish_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
+    """Publish that a message is dead which no attempt has ended.
 
-    `transport`: that of the queue; if it is to tell of nothing, nothing happens. `message`: what
+    `transport`: that of the queue; if it publishes no events, nothing happens. `message`: what
     was read of it; None: nothing.
     """
-    if (teller := teller_of(transport)) is None:
+    if (events := event_transport(transport)) is None:
         return
     cause, delivery = settling.cause, settling.delivery
     message = message or delivery.message
     id = delivery.id if delivery.foreign is None else delivery.foreign.id
     if message is not None:
         id = str(job_messages.id_of(message))
-    teller.tell(
+    events.tell(
         JobEvent(
             kind=EventKind.DEAD,
             task="" if message is None else message.task,

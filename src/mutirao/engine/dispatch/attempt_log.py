@@ -21,7 +21,7 @@ from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.retry import Dead
 
-# What happened, by which machines tell records apart: their field `event`.
+# What happened, by which machines distinguish records: their field `event`.
 STARTED, ENDED, DROPPED = "attempt.started", "attempt.ended", "attempt.dropped"
 SUMMED_UP = "attempts.succeeded"
 
@@ -165,7 +165,7 @@ class JobLog:
 
 
 class _Sum:
-    """How many jobs of a task succeeded, and how long they took together."""
+    """How many jobs of a task succeeded, and how long they took in sum."""
 
     __slots__ = ("jobs", "seconds")
 

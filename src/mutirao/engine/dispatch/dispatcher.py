@@ -217,7 +217,7 @@ class Dispatcher:
         self._slots.leave(self)
 
     def close(self) -> None:
-        """Stop starting jobs, and tell running ones that ask that they shall end."""
+        """Stop starting jobs; running ones that ask learn that they shall end."""
         self._closed = True
         self._calls.collect()
         for running in self._running:
@@ -250,7 +250,7 @@ class Dispatcher:
     def taken_over(self, running: Running) -> None:
         """Take note of what a thread has begun."""
         claim = running.claim
-        self._buffer.told(claim)
+        self._buffer.note(claim)
         self._hold(running)
         timeout = self._executor.timeout(claim)
         if timeout is not None:
@@ -339,7 +339,7 @@ class Dispatcher:
         self._after()
 
     def ended_in_thread(self, running: Running, outcome: Outcome) -> None:
-        """End an attempt of a thread; start others once for all attempts that end together."""
+        """End an attempt of a thread; start others once for all attempts that end at once."""
         self._free(running, outcome)
         if not self._starts_soon:
             self._starts_soon = True
@@ -372,7 +372,7 @@ class Dispatcher:
             self._completer.note_own(own, [*([Wake()] if linked else []), *running.woken])
             return
         if outcome.kind is OutcomeKind.LOST:
-            self._completer.tell_woken(running.woken)
+            self._completer.announce_woken(running.woken)
             return
         follow_up = self._executor.follow_up(claim, outcome)
         self._completer.add(Finished(claim, outcome, running.started, finished, follow_up, linked))
@@ -390,8 +390,8 @@ class Dispatcher:
         self._cut(running, AttemptTimeout(f"took longer than its timeout of {timeout:g} s"))
 
     def _stalled(self, running: Running, silent: float) -> None:
-        told = f"gave no sign of life for its stall_timeout of {silent:g} s"
-        self._cut(running, AttemptStalled(told))
+        reason = f"gave no sign of life for its stall_timeout of {silent:g} s"
+        self._cut(running, AttemptStalled(reason))
 
     def _cut(self, running: Running, error: Exception) -> None:
         """End an attempt that has run into a timeout, unless it has ended in time."""

@@ -102,7 +102,7 @@ class Executor:
 
     def lead(self, claim: Claim) -> float:
         """Return the seconds that may pass before this attempt's handler begins."""
-        return UP_TIMEOUT + START_TIMEOUT if self._runs_apart(self._tasks[claim.task]) else 0.0
+        return UP_TIMEOUT + START_TIMEOUT if self._runs_in_child(self._tasks[claim.task]) else 0.0
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
@@ -113,12 +113,12 @@ class Executor:
     def runs_in_thread(self, claim: Claim) -> bool:
         """Return whether this attempt's handler runs in a thread, which nothing can end."""
         task = self._tasks[claim.task]
-        return not task.is_coroutine and not self._runs_apart(task)
+        return not task.is_coroutine and not self._runs_in_child(task)
 
     def runs_in_loop(self, claim: Claim) -> bool:
         """Return whether this attempt's handler runs in the event loop, which it may block."""
         task = self._tasks[claim.task]
-        return task.is_coroutine and not self._runs_apart(task)
+        return task.is_coroutine and not self._runs_in_child(task)
 
     def linked(self, claim: Claim) -> bool:
         """Return whether others may wait for the end of this job."""
@@ -140,11 +140,11 @@ class Executor:
             group=claim.group,
         )
         try:
-            told = self._tasks[claim.task].announce_death(dead)
+            follow_up = self._tasks[claim.task].announce_death(dead)
             trace = trace_headers().get(TRACEPARENT, claim.traceparent)
-            return None if told is None else replace(told, traceparent=trace)
+            return None if follow_up is None else replace(follow_up, traceparent=trace)
         except Exception:
-            log.exception("the on_dead handler of job %s cannot be told of it", claim.id)
+            log.exception("the on_dead handler of job %s cannot be enqueued", claim.id)
             return None
 
     def alternatives(self, refused: Finished, error: Exception) -> Iterator[Finished]:
@@ -158,7 +158,7 @@ class Executor:
     def is_call(self, claim: Claim) -> bool:
         """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
         task = self._tasks[claim.task]
-        return not (task.is_coroutine or self._middleware or self._runs_apart(task) or task.asks)
+        return not (task.is_coroutine or self._middleware or self._runs_in_child(task) or task.asks)
 
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it.
@@ -238,9 +238,9 @@ class Executor:
                 value = await function(*args, **kwargs)
             else:
                 value = await self._in_thread(partial(function, *args, **kwargs))
-            if task.asks is not None and not running.told:
-                told = job or self._job(task, running)
-                await until_done(task.asks, told, value, self._in_thread)
+            if task.asks is not None and not running.informed:
+                given = job or self._job(task, running)
+                await until_done(task.asks, given, value, self._in_thread)
             return _returned(task, running, value)
         except BaseException as error:
             return self._raised(running, error)
@@ -280,8 +280,8 @@ class Executor:
         claim = running.claim
         limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
         timeout, ends = self.timeout(claim), running.shall_end
-        told = self._report, keep, ends, self._pauser, self._home
-        return Job(claim, limit, timeout, running.begin, *told, running.note_alive, running)
+        means = self._report, keep, ends, self._pauser, self._home
+        return Job(claim, limit, timeout, running.begin, *means, running.note_alive, running)
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""
@@ -329,7 +329,7 @@ class Executor:
             return await result
         return result
 
-    def _runs_apart(self, task: Task[..., Any]) -> bool:
+    def _runs_in_child(self, task: Task[..., Any]) -> bool:
         return task.options.process and self._processes is not None
 
     def most_attempts(self, claim: Claim) -> int:
@@ -350,14 +350,14 @@ class _TermsOfTasks(dict[str, AttemptTerms]):
 
 
 def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:
-    """Return the outcome of an attempt whose handler returned; once told to end, it gave up.
+    """Return the outcome of an attempt whose handler returned; it gave up if it knew that it shall.
 
     Nor has one succeeded that was interrupted and swallowed its cancellation: nobody knows what it
     has left undone.
     """
     if running.settled:
         return SUCCEEDED
-    if running.told or running.interruption is not None:
+    if running.informed or running.interruption is not None:
         return running.interruption or outcomes.RELEASED
     return outcomes.success(value, task.keeper(running.claim.metadata))
 

@@ -27,19 +27,19 @@ def counted(claims: Iterable[Claim]) -> list[Claim]:
 
 def postponed(claims: Iterable[Claim]) -> list[Settlement]:
     """Return how suspects wait that are not to run now, one a while after the other."""
-    told = []
+    settlements = []
     for n, claim in enumerate(claims, start=1):
         outcome = outcomes.postponed(lost_workers.postponed_for(n))
-        told.append(Settlement(claim.id, claim.run, outcome))
-    return told
+        settlements.append(Settlement(claim.id, claim.run, outcome))
+    return settlements
 
 
 def noting(row: WorkerRow) -> NoteStart:
     """Return what notes the starts of a worker's jobs."""
 
     async def note_start(claim: Claim) -> bool:
-        told = {"lost": lost_workers.noted(claim.lost), "attempt": claim.attempt}
-        return await row.store.note_start(row.id, claim.id, claim.run, **told)
+        counts = {"lost": lost_workers.noted(claim.lost), "attempt": claim.attempt}
+        return await row.store.note_start(row.id, claim.id, claim.run, **counts)
 
     return note_start
 

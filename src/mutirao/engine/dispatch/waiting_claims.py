@@ -36,7 +36,7 @@ class WaitingClaims:
             return self._claims.popleft() if self._claims else None
 
     def take_if(self, fits: Callable[[Claim], bool]) -> Claim | None:
-        """Take the next one for a thread, if it fits; it counts as known until `told`."""
+        """Take the next one for a thread, if it fits; it counts as known until `note`."""
         with self._lock:
             if not self._claims or not fits(self._claims[0]):
                 return None
@@ -44,7 +44,7 @@ class WaitingClaims:
             self._taken[claim.id, claim.run] = claim
             return claim
 
-    def told(self, claim: Claim) -> None:
+    def note(self, claim: Claim) -> None:
         """Record that the event loop knows of one that a thread has taken."""
         self._taken.pop((claim.id, claim.run), None)
 

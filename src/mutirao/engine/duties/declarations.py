@@ -33,7 +33,7 @@ class Limiter:
         self._store, self._declared, self._name = row.store, declared, row.facts.name
         self._fair = {name: task.options.fair_by for name, task in tasks.items()}
         self._subscriptions = subscriptions_of(tasks)
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
         """Write the declarations of the code, once, when the worker starts."""
@@ -73,8 +73,8 @@ class Limiter:
             return
         mine = {rule.name for rule in self._declared}
         for limit in await self._store.limits():
-            if limit.is_left and limit.name not in {*mine, *self._told}:
-                self._told.add(limit.name)
+            if limit.is_left and limit.name not in {*mine, *self._reported}:
+                self._reported.add(limit.name)
                 log.warning(
                     "limit %s was in the code of worker %s until %s and is not in this one's: it is"
                     " still in force; remove it, or put it back",

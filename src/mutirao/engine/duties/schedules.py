@@ -50,7 +50,7 @@ class Scheduler:
         self._has_held_lease, self._confirm_at = False, 0.0  # monotonic
         self._batch = MAX_SCHEDULES_PER_BATCH
         self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
         """Write the schedules that the code declares, once, when the worker starts."""
@@ -126,10 +126,10 @@ class Scheduler:
             raise
         self._batch = min(MAX_SCHEDULES_PER_BATCH, self._batch + 1 + self._batch // 10)
         for each in results:
-            self._tell(each)
+            self._log_result(each)
         return bool(results)
 
-    def _tell(self, result: TickResult) -> None:
+    def _log_result(self, result: TickResult) -> None:
         name, state, jobs, error = result
         if error is not None:
             self._failed[name] = monotonic() + self._look
@@ -142,8 +142,8 @@ class Scheduler:
 
     async def _warn_of_undeclared(self, mine: Collection[str]) -> None:
         for schedule in await self._store.schedules():
-            if schedule.in_code is False and schedule.name not in {*mine, *self._told}:
-                self._told.add(schedule.name)
+            if schedule.in_code is False and schedule.name not in {*mine, *self._reported}:
+                self._reported.add(schedule.name)
                 log.warning(
                     "schedule %s was in the code of worker %s until %s and is not in this one's:"
                     " it still ticks; remove or pause it, or put it back",

@@ -116,7 +116,7 @@ class Heartbeat:
     """The loop that beats until stopped, and registers the worker again if it was considered gone.
 
     `store`: a handle that only this thread uses. `heart`: the thread, if others beat in it, too.
-    `duty`: one of which each beat is to tell whether another worker holds it.
+    `duty`: one of which each beat returns whether another worker holds it.
     """
 
     def __init__(
@@ -133,7 +133,7 @@ class Heartbeat:
         self._store, self._settings, self._identity = store, settings, identity
         self._worker, self._body, self._duty = worker, body, duty
         self._answered = True
-        self._life, self._stirred = settings.lifetime, False  # as told by the last beat
+        self._life, self._stirred = settings.lifetime, False  # as the last beat returned it
         self._last = self._asked_at = monotonic()
         self._due = self._last + settings.heartbeat
         self._late = 0.0  # seconds; the longest delay of a beat, decreasing
@@ -239,7 +239,7 @@ class Heartbeat:
         return self._settings.heartbeat
 
     def _note_beat(self, started: float, life: float) -> None:
-        """Note a beat that began then; `life`: the seconds that the one before had told."""
+        """Note a beat that began then; `life`: the seconds that the one before had returned."""
         before, self._last = self._last, monotonic()
         self._late = max(self._late * DELAY_DECAY, started - self._due)
         self._due = self._last + self._settings.heartbeat

@@ -2,8 +2,8 @@
 
 While one batch is written the next one gathers; when there is little to do, a finished job waits a
 few milliseconds for others. A batch that the database aborts, perhaps because of a lock, is split
-and settled apart, so that the others do not wait for one row. So is a batch that it refuses, until
-the refused row is found.
+and settled one by one, so that the others do not wait for one row. So is a batch that it refuses,
+until the refused row is found.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from mutirao.model.limits.limits import Settled
 
 
 def _nobody(*_: object) -> None:
-    """Do nothing: nobody is to be told."""
+    """Do nothing: nobody is to be notified."""
 
 
 class Completer:
@@ -91,7 +91,7 @@ class Completer:
         finally:
             self._aside.cancel()
 
-    def tell_woken(self, woken: Iterable[Wake]) -> None:
+    def announce_woken(self, woken: Iterable[Wake]) -> None:
         """Report that blocked jobs returned to these lanes."""
         for wake in woken:
             self.on_woken(wake)
@@ -100,7 +100,7 @@ class Completer:
         """Take an attempt that its own transaction has settled; report the lanes that it woke."""
         if self._listeners is not None:
             self._listeners.written([finished])
-        self.tell_woken(woken)
+        self.announce_woken(woken)
 
     def close(self) -> None:
         """Make `run` end when everything is written."""
@@ -165,7 +165,7 @@ class Completer:
         while True:
             self._pulse.turn()
             try:
-                self._tell(batch, await self._write(batch), unsure)
+                self._announce(batch, await self._write(batch), unsure)
             except (StoreBusy, StoreRefused):
                 raise
             except StoreError as error:
@@ -199,11 +199,11 @@ class Completer:
             self._listeners.settled(len(batch), monotonic() - now)
         return settled
 
-    def _tell(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
+    def _announce(self, batch: list[Finished], settled: set[int], unsure: bool = False) -> None:
         if any(each.linked and each.outcome.kind.final for each in batch):
-            self.tell_woken([Wake()])  # the lanes are not known
+            self.announce_woken([Wake()])  # the lanes are not known
         if isinstance(settled, Settled):
-            self.tell_woken(settled.woken)
+            self.announce_woken(settled.woken)
         for claim, outcome, *_ in batch:
             if claim.id in settled or unsure:
                 if not outcome.kind.final:

@@ -31,11 +31,11 @@ def is_splittable(error: Exception) -> bool:
 
 
 class OneByOne:
-    """The attempts that are settled apart.
+    """The attempts that are settled one by one.
 
     Parameters:
-        settle: writes some attempts together; raises errors that `is_splittable`, or errors that
-            end the worker.
+        settle: writes some attempts in one batch; raises errors that `is_splittable`, or errors
+            that end the worker.
         fail: yields what may be written instead of an attempt whose outcome is refused.
         on_end: called when an attempt was settled, or when the worker must end.
     """
@@ -62,9 +62,9 @@ class OneByOne:
         return iter(list(self._left.values()))
 
     def take(self, batch: list[Finished], error: Exception) -> None:
-        """Settle these attempts in the background; settling them together failed with `error`."""
+        """Settle these attempts in the background; their batch failed with `error`."""
         self._left.update({(each.claim.id, each.claim.run): each for each in batch})
-        task = asyncio.create_task(self._take_apart(batch, error), name="mutirao-aside")
+        task = asyncio.create_task(self._split(batch, error), name="mutirao-aside")
         self._tasks.add(task)
         task.add_done_callback(self._ended)
 
@@ -84,11 +84,11 @@ class OneByOne:
             self.failure = self.failure or error
         self._on_end()
 
-    async def _take_apart(self, batch: list[Finished], error: Exception) -> None:
+    async def _split(self, batch: list[Finished], error: Exception) -> None:
         if len(batch) == 1:
             await self._settle_alone(batch[0], error)
             return
-        log.warning("%s jobs could not be settled together: %s", len(batch), error)
+        log.warning("%s jobs could not be settled in one batch: %s", len(batch), error)
         for part in await self._parts(batch, error):
             if len(part) == 1 and isinstance(error, StoreBusy):
                 self.take(part, error)  # it may take long, and the other parts must not wait for it
@@ -98,7 +98,7 @@ class OneByOne:
             except Exception as again:
                 if not is_splittable(again):
                     raise
-                await self._take_apart(part, again)
+                await self._split(part, again)
 
     async def _parts(self, batch: list[Finished], error: Exception) -> list[list[Finished]]:
         """Split a batch: by which jobs nobody else has locked, or in the middle."""

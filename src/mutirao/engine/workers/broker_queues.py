@@ -236,7 +236,7 @@ class BrokerWorker(Service):
         for queue, each in self._transports.items():
             yield self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
         for transport, kept in schedules:
-            for schedule in kept:  # apart: what one meets at the broker concerns no other
+            for schedule in kept:  # one by one: what one meets at the broker concerns no other
                 queue = f"schedule {schedule.name} of {transport.name}"
                 begun = f"in line for schedule {schedule.name} of {transport.name}"
                 yield self._receiver(queue, ScheduleSource(transport, [schedule]), begun)
@@ -309,7 +309,7 @@ def served_alone(
         its = {name for name, task in tasks.items() if task.options.queue == queue}
         if its and its <= {*settings.tasks}:
             return True
-        _tell_left(queue, its, settings)
+        _log_left(queue, its, settings)
         return False
 
     return {
@@ -319,14 +319,14 @@ def served_alone(
     }
 
 
-def _tell_left(queue: str, its: Collection[str], settings: WorkerSettings) -> None:
+def _log_left(queue: str, its: Collection[str], settings: WorkerSettings) -> None:
     """Say that a queue is left to other workers, if somebody may expect it to be served."""
     mine = set(settings.tasks or ())
     missed = ", ".join(sorted({*its} - mine))
     said = f"a broker hands out whatever comes, and {missed} would not be served"
     if not its:
         said = "no task of this application is in it"
-    advice = "serve all of its tasks, or give those that are served apart a queue of their own"
+    advice = "serve all of its tasks, or give those that are served elsewhere a queue of their own"
     if settings.queues is not None:
         raise ConfigurationError(f"queue {queue!r} cannot be served with --tasks: {said}; {advice}")
     if mine & {*its}:

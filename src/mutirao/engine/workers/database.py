@@ -62,7 +62,7 @@ class Worker(Service):
         """Set the parts.
 
         `home` is its database. `queues`: those that brokers carry; None: there are none. `shared`
-        is what it has together with the workers of other databases in this process; None: it is the
+        is what it shares with the workers of other databases in this process; None: it is the
         only one.
         """
         super().__init__(settings, shared or Shared(settings))
@@ -305,7 +305,7 @@ class Worker(Service):
     def _make_executor(self, home: Home) -> Executor:
         code, shared = self._code, self._shared
         context = AttemptContext(
-            report=self._progress_writer.tell,
+            report=self._progress_writer.report,
             log=self._job_log,
             defaults=self.settings.defaults.defaults(),
             pauser=Pauser(self._store),
@@ -319,13 +319,13 @@ class Worker(Service):
         body = WorkerView(
             stuck=lambda: self._shared.slots.stuck,
             runs=loop.is_running,
-            ping=lambda answer: _tell(loop, answer),
+            ping=lambda answer: _call_in_loop(loop, answer),
             blocked=self._blocked,
             unstarted=self._take_unstarted,
             rests=lambda: not (self._producer.has_lanes or self._dispatcher.has_jobs()),
-            on_beat=lambda beat, until: _tell(loop, self._on_beat, beat, until),
-            on_return=lambda: _tell(loop, self._producer.wake, Wake()),
-            on_reregistered=lambda id: _tell(loop, self._reborn, id),
+            on_beat=lambda beat, until: _call_in_loop(loop, self._on_beat, beat, until),
+            on_return=lambda: _call_in_loop(loop, self._producer.wake, Wake()),
+            on_reregistered=lambda id: _call_in_loop(loop, self._reborn, id),
         )
         heartbeat = Heartbeat(
             self._store.clone(within=self.settings.beat_limit),
@@ -358,7 +358,7 @@ class Worker(Service):
     def _on_beat(self, beat: Beat, until: float) -> None:
         if beat.cancelled:
             self._dispatcher.cancel(beat.cancelled)
-        self._carried.told(beat.held_elsewhere)
+        self._carried.note_holder(beat.held_elsewhere)
         self._dispatcher.set_lifetime(until)
 
     def _reborn(self, id: int) -> None:
@@ -371,7 +371,7 @@ class Worker(Service):
         return self._store.transaction(job, running, gives=gives)
 
 
-def _tell(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:
+def _call_in_loop(loop: asyncio.AbstractEventLoop, method: Any, *values: Any) -> None:
     """Call a method in the worker's loop, unless the loop is closed."""
     if not loop.is_closed():
         loop.call_soon_threadsafe(method, *values)

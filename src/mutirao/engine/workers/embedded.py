@@ -53,7 +53,7 @@ class EmbeddedWorker:
         self._failure = Future()
         await worker.start()
         self._worker = worker
-        self._watching = asyncio.create_task(_tell_failure(worker, self._failure))
+        self._watching = asyncio.create_task(_report_failure(worker, self._failure))
         self._asked = asyncio.Event()
         self._ending = asyncio.create_task(until_ending(worker, self._asked))
         return self
@@ -193,7 +193,7 @@ class _WorkerThread:
         self._stop = lambda: loop.is_closed() or loop.call_soon_threadsafe(asked.set)
         self._started.set()
         settling = asyncio.create_task(self._settle_in(worker))
-        watching = asyncio.create_task(_tell_failure(worker, self._failure))
+        watching = asyncio.create_task(_report_failure(worker, self._failure))
         await until_ending(worker, asked)
         await worker.stop()
         for waiting in (watching, settling):
@@ -204,9 +204,9 @@ class _WorkerThread:
         self._claimed.set()
 
 
-async def _tell_failure(worker: Service, told: "Future[None]") -> None:
+async def _report_failure(worker: Service, failed: "Future[None]") -> None:
     await worker.failed.wait()
-    told.set_exception(_failure(worker.failure))
+    failed.set_exception(_failure(worker.failure))
 
 
 def _failure(cause: BaseException | None) -> WorkerFailed:

@@ -51,7 +51,7 @@ class Service(ABC):
             try:
                 await self._start()
             except BaseException:
-                self._tell_end()
+                self._end_listeners()
                 raise
             self._started = True
 
@@ -87,7 +87,7 @@ class Service(ABC):
         return self._shared.slots.load(self._beat_age())
 
     def condition(self) -> WorkerCondition:
-        """Return what a probe is to be told. May be called from any thread.
+        """Return what a probe reports. May be called from any thread.
 
         One that starts or stops is live, and not ready.
         """
@@ -139,7 +139,7 @@ class Service(ABC):
         self.failed.set()
 
     def _lose_loop(self) -> None:
-        """Tell, in another thread, that the event loop is lost for good."""
+        """Report, in another thread, that the event loop is lost for good."""
         if self.on_blocked is not None:
             self.on_blocked()
 
@@ -151,9 +151,9 @@ class Service(ABC):
 
     async def _stop_and_end(self, grace: float) -> None:
         await self._stop(grace)
-        self._tell_end()
+        self._end_listeners()
         self.ended.set()
 
-    def _tell_end(self) -> None:
+    def _end_listeners(self) -> None:
         if self.listeners is not None:
             self.listeners.end(self)

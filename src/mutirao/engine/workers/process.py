@@ -107,7 +107,7 @@ async def _serve(make: Callable[[], Service], alarm: Alarm, manager: ServiceMana
     def heed(name: str, times: int) -> None:
         if times == 1:
             worker.stop_claiming()
-            manager.tell(STOPPING)
+            manager.send(STOPPING)
             log.info("%s: stopping; once more to end at once", name)
             stopping.set()
         else:

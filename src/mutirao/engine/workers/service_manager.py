@@ -1,4 +1,4 @@
-"""Tells systemd how a worker does, where systemd has started it: sd_notify, a datagram a state.
+"""Reports to systemd how a worker does, if systemd has started it: sd_notify, a datagram a state.
 
 `NOTIFY_SOCKET` says where, `WATCHDOG_USEC` how often it wants a sign of life, and `WATCHDOG_PID`
 from whom. That is all there is to the protocol, which other managers of services speak as well.
@@ -22,7 +22,7 @@ class ServiceManager:
     """Whoever has started this process and wants to hear of it; nobody, without the variables.
 
     It takes the variables away, so that no process which a handler starts answers in its place.
-    What cannot be told is logged once, and ends nothing.
+    What cannot be sent is logged once, and ends nothing.
     """
 
     def __init__(self, variables: Mapping[str, str], pid: int) -> None:
@@ -46,8 +46,8 @@ class ServiceManager:
         """Whether there is somebody."""
         return bool(self._address)
 
-    def tell(self, *states: str) -> None:
-        """Tell it of states, if it listens. It never waits."""
+    def send(self, *states: str) -> None:
+        """Send it states, if it listens. It never waits."""
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
@@ -56,11 +56,11 @@ class ServiceManager:
                 line.sendto("\n".join(states).encode(), address)
         except OSError as error:
             if not self._failed:
-                log.warning("systemd cannot be told %s: %s", ", ".join(states), error)
+                log.warning("systemd cannot be sent %s: %s", ", ".join(states), error)
             self._failed = True
 
     async def follow(self, worker: Service) -> None:
-        """Tell it that a worker has made its first claim, and of each sign of life from now on.
+        """Report that a worker has made its first claim, and of each sign of life from now on.
 
         There is none while a loop of the worker hangs, or a handler blocks the event loop.
         """
@@ -69,7 +69,7 @@ class ServiceManager:
         living = asyncio.create_task(self.live(lambda: worker.condition().live))
         try:
             await worker.first_claim()
-            self.tell(READY)
+            self.send(READY)
             await living
         finally:
             living.cancel()
@@ -80,5 +80,5 @@ class ServiceManager:
         """Give signs of life as often as wanted, as long as that is so; at once, and forever."""
         while self.every:
             if lives():
-                self.tell(ALIVE)
+                self.send(ALIVE)
             await asyncio.sleep(self.every)

@@ -1,8 +1,8 @@
 """Detects that workers of a newer version of the application serve the same queues.
 
-It hears of them by the rows of its databases, and by brokers over which workers tell each other. A
-worker counts from its first heartbeat on: a new version that ends right after its start ends no old
-one.
+It hears of them by the rows of its databases, and by brokers over which workers inform each other.
+A worker counts from its first heartbeat on: a new version that ends right after its start ends no
+old one.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ class VersionWatch:
         self._settings = settings
         self._mine: set[Lane] = {(queue, None) for queue in settings.queues or ()}
         self._stored: dict[Store, Sequence[Deployed]] = {}  # of each database that is served
-        self._told: dict[Deployed, float] = {}  # until when it counts
+        self._announced: dict[Deployed, float] = {}  # until when it counts
 
     def serve(self, tasks: Mapping[str, Task[..., Any]]) -> None:
         """Note what this worker serves of these tasks."""
@@ -69,17 +69,17 @@ class VersionWatch:
         await forever(turn, pulse, trouble, after=often)
 
     def heard(self, one: Deployed, seconds: float) -> None:
-        """Note what a worker has told, for some time."""
-        self._told[one] = monotonic() + seconds
+        """Note what a worker has announced, for some time."""
+        self._announced[one] = monotonic() + seconds
         self._judge()
 
     def _judge(self) -> None:
         version, now = self._settings.app_version, monotonic()
         if version is None or not self._settings.drain_on_new_version or self.outdated.is_set():
             return
-        self._told = {each: until for each, until in self._told.items() if until > now}
+        self._announced = {each: until for each, until in self._announced.items() if until > now}
         newer = [
-            taken_over(version, self._mine, [*stored, *self._told])
+            taken_over(version, self._mine, [*stored, *self._announced])
             for stored in self._stored.values() or [()]
         ]
         if all(newer):
@@ -92,7 +92,7 @@ class VersionWatch:
 
 
 class VersionAnnouncer:
-    """Tells the other workers of a broker what this one serves, and hears them.
+    """Announces to the other workers of a broker what this one serves, and hears them.
 
     One of those that say the same repeats it for all.
 
@@ -109,10 +109,10 @@ class VersionAnnouncer:
     ) -> None:
         self._transport, self._deploys, self._works = transport, deploys, works
         self._settings = settings
-        self._tell_at = 0.0
+        self._announce_at = 0.0
 
     async def run(self, pulse: LoopHealth) -> None:
-        """Tell and hear, forever; what people have to mend at the broker is told once."""
+        """Announce and hear, forever; what people have to mend at the broker is logged once."""
         trouble = LoopRetry(
             "cannot hear of newer versions", "hearing of them again", MAX_REST,
             who="broker", once="text",
@@ -127,33 +127,33 @@ class VersionAnnouncer:
         await forever(turn, pulse, trouble, waits_out=TransportError)
 
     async def _exchange(self, announcements: Announcements, pulse: LoopHealth) -> None:
-        self._tell_at = monotonic() + self._settings.heartbeat
+        self._announce_at = monotonic() + self._settings.heartbeat
         me = Deployed(self._settings.app_version or "", self._settings.served)
         while True:
             pulse.turn()
-            seconds = min(MAX_REST, self._tell_at - monotonic())
+            seconds = min(MAX_REST, self._announce_at - monotonic())
             if (body := await announcements.receive(max(0.0, seconds))) is not None:
                 self._heard(body, me)
-            elif monotonic() >= self._tell_at:
-                await self._tell(announcements, me)
+            elif monotonic() >= self._announce_at:
+                await self._announce(announcements, me)
 
-    async def _tell(self, announcements: Announcements, me: Deployed) -> None:
+    async def _announce(self, announcements: Announcements, me: Deployed) -> None:
         if self._works():
             await announcements.tell(msgspec.json.encode(me))
             self._rest()
         else:
-            self._tell_at = monotonic() + self._settings.heartbeat
+            self._announce_at = monotonic() + self._settings.heartbeat
 
     def _heard(self, body: bytes, me: Deployed) -> None:
         try:
-            told = msgspec.json.decode(body, type=Deployed)
+            other = msgspec.json.decode(body, type=Deployed)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as unfit:
             log.warning("an announcement of a worker cannot be read, and is passed over: %s", unfit)
             return
-        if told == me:
+        if other == me:
             self._rest()
         else:
-            self._deploys.heard(told, REMEMBERED * self._settings.expiry)
+            self._deploys.heard(other, REMEMBERED * self._settings.expiry)
 
     def _rest(self) -> None:
-        self._tell_at = monotonic() + REPEATS * self._settings.expiry * uniform(0.5, 1.0)
+        self._announce_at = monotonic() + REPEATS * self._settings.expiry * uniform(0.5, 1.0)

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from mutirao.model.brokers.message import Message
 from mutirao.model.jobs.lanes import RUNG_LANE_PREFIX
 
-MAX_TOGETHER = 50  # doorbells in one message
+MAX_DOORBELLS_PER_MESSAGE = 50  # doorbells in one message
 _MOST = 1 << 63  # what a database's number is below
 
 
@@ -68,7 +68,7 @@ def messages_of(
 ) -> Iterator[tuple[Message, Sequence[Doorbell]]]:
     """Yield the messages that a broker carries, each with its doorbells.
 
-    Of a queue and task, up to `most` of them travel together. Those of a group travel alone, as
+    Of a queue and task, up to `most` of them share a message. Those of a group travel alone, as
     brokers keep the order of messages.
     """
     kinds: dict[tuple[str, str], list[Doorbell]] = {}

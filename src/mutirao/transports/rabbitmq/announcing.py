@@ -59,4 +59,4 @@ class RabbitAnnouncements:
 
     def _break(self, error: TransportError) -> None:
         self._come.broken = self._come.broken or error
-        self._come.tell()
+        self._come.notify()

@@ -170,7 +170,7 @@ class RabbitConsumer:
             await self._cancel(self._base_tag)
             await self._cancel(self._extra_tag)
             await self._cancel(self._own_tag)
-            self._come.tell()
+            self._come.notify()
 
     async def _consume(self, prefetch: int, name: str | None = None) -> str | None:
         source = self._topology.source
@@ -380,7 +380,7 @@ class RabbitConsumer:
             for each in self._come:
                 del self._out[each.tag]
             self._come.clear()
-            self._come.tell()
+            self._come.notify()
 
     def _closed(self, closing: "asyncio.Future[Any]") -> None:
         self._break(self._links.why_closed(closing))
@@ -401,6 +401,6 @@ class RabbitConsumer:
         self._come.clear()
         for hop in self._hops:
             hop.cancel()
-        self._come.tell()
+        self._come.notify()
         if lost:
             self._on_lost(lost)

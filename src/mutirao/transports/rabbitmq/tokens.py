@@ -130,7 +130,7 @@ class RabbitTokens:
     def _break(self, error: TransportError) -> None:
         self._come.broken = self._come.broken or error
         self._come.clear()
-        self._come.tell()
+        self._come.notify()
 
 
 async def put_token(links: Links, topology: Topology, schedule: str, body: bytes) -> None:

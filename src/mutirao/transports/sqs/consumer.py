@@ -284,13 +284,13 @@ class SqsConsumer:
 
     def _break(self, error: TransportError) -> None:
         self._come.broken = error
-        self._come.tell()
+        self._come.notify()
         self._begun.set()
 
     def _end(self) -> None:
         self._ended.set()
         self._come.ended = True
-        self._come.tell()
+        self._come.notify()
 
     def _call_soon(self, what: Callable[..., object], *values: object) -> bool:
         """Call something in the consumer's event loop; return whether it runs."""
