@@ -78,7 +78,7 @@ class Mutirao(
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
     Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
-    stop and restart queues and tasks. `subscriptions` manages who is told of what is published,
+    stop and restart queues and tasks. `subscriptions` manages who receives what is published,
     and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter, figures;
     `actions` does something to all jobs of a filter, with an audit.
 

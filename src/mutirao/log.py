@@ -168,9 +168,9 @@ def _name(record: logging.LogRecord) -> bool:
 @contextmanager
 def naming() -> Iterator[None]:
     """Give the records of the library a field `database` in the block."""
-    logger, tell = logging.getLogger("mutirao"), lambda record: _name(record)
-    logger.addFilter(tell)
+    logger, add_name = logging.getLogger("mutirao"), lambda record: _name(record)
+    logger.addFilter(add_name)
     try:
         yield
     finally:
-        logger.removeFilter(tell)
+        logger.removeFilter(add_name)

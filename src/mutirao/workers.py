@@ -159,8 +159,8 @@ class Workers:
     def measure(self, listener: Measurements) -> None:
         """Report to a listener what the workers of this application do, from the next one on.
 
-        It is told in batches, in the event loop of a worker, so it must not wait; what it raises is
-        logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
+        It is called in batches, in the event loop of a worker, so it must not wait; what it raises
+        is logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
 
         Parameters:
             listener: a `Measurements`.
@@ -236,10 +236,10 @@ class Workers:
         """
         if url is None and isinstance(self.store, SqlStore):
             url = self.store.engines.given
-        told = "" if url is None else shown(url)
+        name = "" if url is None else shown(url)
         if self._tenants is None:
-            return Home(told)
-        return Home(told, partial(self._tenants.open, budget=budget))
+            return Home(name)
+        return Home(name, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Service:
         from mutirao.engine.measuring import heard
@@ -495,7 +495,7 @@ def _both(
 
 
 def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
-    """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
+    """Return the notifier of the hub that hears of a database's jobs; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
     return store.hub.notifier(

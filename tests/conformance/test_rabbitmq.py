@@ -129,7 +129,7 @@ async def test_what_was_dropped_is_noted(rabbit: RabbitServer) -> None:
         assert (await examine_transports({"q": asking}, {"q"}))[0].level is Level.PROBLEM
         await asking.declare(["q"])
         _, found = await examine_transports({"q": asking}, {"q"})
-    assert " 6 events were not told within a day" in found.found
+    assert " 6 events were not published within a day" in found.found
     await asking.aclose()
 
 

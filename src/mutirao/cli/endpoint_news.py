@@ -1,4 +1,4 @@
-"""What the commands of endpoints tell besides: an answer, what was missed, what is never called."""
+"""What the commands of endpoints print besides: an answer, what was missed, what is not called."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -39,7 +39,7 @@ def answer_of(job: JobRecord) -> dict[str, Any]:
     }
 
 
-def tell_what_was_missed(before: EndpointRecord) -> None:
+def print_missed(before: EndpointRecord) -> None:
     """Say how to send what was published while an endpoint was disabled: nothing of it was held."""
     if before.active or before.disabled_at is None:
         return
@@ -53,7 +53,7 @@ def tell_what_was_missed(before: EndpointRecord) -> None:
 
 
 def warn_of_url(url: str) -> None:
-    """Say that workers refuse a URL as it is written, unless they are told to call such ones."""
+    """Say that workers refuse a URL as it is written, unless their settings allow such ones."""
     try:
         from mutirao.webhooks.guard import Guard
     except ConfigurationError as missing:

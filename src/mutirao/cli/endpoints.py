@@ -6,7 +6,7 @@ from typing import Any, Literal, cast
 
 import click
 
-from mutirao.cli.endpoint_news import answer_of, answered, tell_what_was_missed, warn_of_url
+from mutirao.cli.endpoint_news import answer_of, answered, print_missed, warn_of_url
 from mutirao.cli.group import WholeHelp
 from mutirao.cli.options import (
     WHEN_DEAD,
@@ -177,7 +177,7 @@ def resume(target: str, id: str, as_json: bool) -> None:
     before = ask(app, lambda: app.endpoints.aget(id))
     ask(app, lambda: app.endpoints.aresume(id))
     print_done({"resumed": id}, f"endpoint {id} is resumed", as_json)
-    tell_what_was_missed(before)
+    print_missed(before)
 
 
 @endpoints.command(cls=AppCommand)
@@ -188,8 +188,8 @@ def probe(target: str, id: str, as_json: bool) -> None:
     """Let one delivery through to endpoint ID now; if it succeeds, the others follow."""
     app = load_app(target)
     probed = ask(app, lambda: app.endpoints.aprobe(id))
-    told = "is tried with the next delivery" if probed else "has no open breaker"
-    print_done({"probed" if probed else "unchanged": id}, f"endpoint {id} {told}", as_json)
+    state = "is tried with the next delivery" if probed else "has no open breaker"
+    print_done({"probed" if probed else "unchanged": id}, f"endpoint {id} {state}", as_json)
 
 
 @endpoints.command(cls=AppCommand)

@@ -1,4 +1,4 @@
-"""All commands together, and their exit statuses.
+"""All commands, and their exit statuses.
 
 A command's module is imported when the command is called: to import all of them with their
 dependencies took as long as the rest of the package, and a worker needs only its own.

@@ -43,8 +43,8 @@ def hub(
 ) -> None:
     """Pass wake-ups on until SIGTERM or SIGINT, and look at the databases that are given.
 
-    An application that is given MUTIRAO_HUB, or hub="tcp://…", tells it of jobs; its workers are
-    woken by it. What other programs commit in these databases the hub finds by itself.
+    An application that is given MUTIRAO_HUB, or hub="tcp://…", announces jobs to it; its workers
+    are woken by it. What other programs commit in these databases the hub finds by itself.
     """
     program = host()
     applications = targets if program is None else [program.name]

@@ -87,13 +87,13 @@ def list_(target: str, wanted: Wanted, as_json: bool, **given: Any) -> None:
 
 def print_jobs(found: Sequence[JobRecord]) -> None:
     """Print jobs as a table."""
-    told = any(job.progress is not None for job in found)  # most handlers report no progress
+    progressing = any(job.progress is not None for job in found)  # most handlers report no progress
     print_table(
         ("id", "task", "queue", "state", "attempt", "due", "finished",
-         *(["progress"] if told else []), "error"),
+         *(["progress"] if progressing else []), "error"),
         [
             (j.id, j.task, j.queue, j.state, j.attempt, None if j.run_at == PARKED else j.run_at,
-             j.finished_at, *([_progress(j)] if told else []), _error(j))
+             j.finished_at, *([_progress(j)] if progressing else []), _error(j))
             for j in found
         ],
         empty="no such jobs",
@@ -101,7 +101,7 @@ def print_jobs(found: Sequence[JobRecord]) -> None:
 
 
 def _as_listed(job: JobRecord) -> dict[str, Any]:
-    """Return what a list tells of a job: what was not read with it is not none."""
+    """Return what a list shows of a job: what was not read with it is not none."""
     return {name: getattr(job, name) for name in JobRecord.__slots__ if name not in _NOT_LISTED}
 
 
@@ -195,10 +195,10 @@ def change(
     def give(app: Mutirao, **which: Any) -> Awaitable[list[int]]:
         return app.achange(where=which, **new)  # type: ignore[arg-type]
 
-    told = json.dumps(
+    change = json.dumps(
         {name: value for name, value in new.items() if value is not None}, default=str
     )
-    order = JobCommand("change", give, "changed", change=told)
+    order = JobCommand("change", give, "changed", change=change)
     _order(order, target, wanted, by, yes, as_json, given)
 
 

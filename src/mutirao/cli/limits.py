@@ -18,7 +18,7 @@ def _target_options(command: Command) -> Command:
     for decorate in (
         option("--queue", help="A queue, or give --task."),
         option("--task", help="A task, or give --queue."),
-        option("--by", help="The name of an argument whose values count apart."),
+        option("--by", help="The name of an argument whose values count separately."),
     ):
         command = decorate(command)
     return command
@@ -56,7 +56,7 @@ def list_(target: str, as_json: bool) -> None:
 @click.argument("most", type=int)
 @_target_options
 @option("--per", type=duration, help="The time in which so many may start (1, 60, 2h).")
-@option("--burst", type=int, help="With --per: how many may start together after a rest.")
+@option("--burst", type=int, help="With --per: how many may start at once after a rest.")
 @option("--name", help="What it is called, instead of a name made of the rest.")
 @as_json
 def put(
@@ -107,7 +107,7 @@ def pause(target: str, as_json: bool, **which: str | None) -> None:
     """
     app = load_app(target)
     ask(app, lambda: app.apause(**which))
-    print_done({"paused": _named(which)}, f"{_told(which)} is paused", as_json)
+    print_done({"paused": _named(which)}, f"{_in_words(which)} is paused", as_json)
 
 
 @click.command(cls=ApiCommand)
@@ -119,7 +119,7 @@ def resume(target: str, as_json: bool, **which: str | None) -> None:
     """Resume what was paused with the same options."""
     app = load_app(target)
     ask(app, lambda: app.aresume(**which))
-    print_done({"resumed": _named(which)}, f"{_told(which)} is resumed", as_json)
+    print_done({"resumed": _named(which)}, f"{_in_words(which)} is resumed", as_json)
 
 
 def _named(which: dict[str, str | None]) -> dict[str, str]:
@@ -127,7 +127,7 @@ def _named(which: dict[str, str | None]) -> dict[str, str]:
     return {name: value for name in order if (value := which[name]) is not None}
 
 
-def _told(which: dict[str, str | None]) -> str:
+def _in_words(which: dict[str, str | None]) -> str:
     return " ".join(f"{name} {value}" for name, value in _named(which).items())
 
 

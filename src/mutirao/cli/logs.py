@@ -27,7 +27,7 @@ _ECHOES = (
 
 
 def mute_echoes() -> None:
-    """Leave out what others log of an error that is raised, and that a command tells itself."""
+    """Leave out what others log of an error that is raised, and that a command prints itself."""
     logging.getLogger("aiormq.connection").addFilter(_is_no_echo)
 
 
@@ -70,7 +70,7 @@ def configured(form: Format, level: str) -> Iterator[None]:
 
 
 def _is_of_no_choice(handler: logging.Handler) -> bool:
-    """Tell whether nobody has chosen a handler: `logging.info` and its like add one by themselves.
+    """Return whether nobody has chosen a handler: `logging.info` and its like add one themselves.
 
     So does `basicConfig` that is given no format.
     """
@@ -91,7 +91,7 @@ def _use(handler: logging.Handler, level: str) -> None:
 
 
 def _is_django_s_own(handler: logging.Handler) -> bool:
-    """Tell whether a handler is what Django's logging has where nobody has set it up otherwise."""
+    """Return whether a handler is what Django's logging has if nobody has set it up otherwise."""
     filters = [type(each).__name__ for each in handler.filters]
     return type(handler) is logging.StreamHandler and filters == ["RequireDebugTrue"]
 

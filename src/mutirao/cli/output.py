@@ -1,4 +1,4 @@
-"""The output of results: rich tables on a terminal, plain columns elsewhere, or JSON."""
+"""Prints results: rich tables on a terminal, plain columns elsewhere, or JSON."""
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
@@ -125,7 +125,7 @@ def _printable(text: str) -> str:
 
 
 def _rich(columns: Sequence[str], rows: list[list[str]]) -> Table:
-    # Where a terminal is narrow, times and errors are cut before what tells jobs and states apart.
+    # If a terminal is narrow, times and errors are cut before what distinguishes jobs and states.
     table = Table(*(Column(each, no_wrap=each in _WHOLE) for each in columns))
     for row in rows:
         table.add_row(*(Text(cell, style=_STYLES.get(cell, "")) for cell in row))

@@ -122,7 +122,7 @@ def put(
     job = app.task_named(task).using(queue=queue, priority=priority).job(**args)
     given = _given(terms)
     state = ask(app, lambda: app.schedules.aput(name, job, cron, **given))
-    _tell(state, as_json)
+    _print(state, as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -141,7 +141,7 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
     if cron is None and not given:
         raise click.UsageError("no term is given; name at least one, such as --overlap skip")
     state = ask(app, lambda: app.schedules.achange(name, cron=cron, **given))
-    _tell(state, as_json)
+    _print(state, as_json)
 
 
 @schedules.command(cls=ApiCommand)
@@ -152,7 +152,7 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
 def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
     """Pause schedule NAME: it makes no jobs until it is resumed. Deploys leave it paused."""
     app = load_app(target)
-    _tell(ask(app, lambda: app.schedules.apause(name, reason=reason)), as_json)
+    _print(ask(app, lambda: app.schedules.apause(name, reason=reason)), as_json)
 
 
 @schedules.command(cls=ApiCommand)
@@ -162,7 +162,7 @@ def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
 def resume(target: str, name: str, as_json: bool) -> None:
     """Resume schedule NAME; ticks that passed during the pause make no jobs."""
     app = load_app(target)
-    _tell(ask(app, lambda: app.schedules.aresume(name)), as_json)
+    _print(ask(app, lambda: app.schedules.aresume(name)), as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -188,7 +188,7 @@ def run(target: str, name: str, as_json: bool) -> None:
     print_done(fields_of(handle), line, as_json)
 
 
-def _tell(state: ScheduleState, as_json: bool) -> None:
+def _print(state: ScheduleState, as_json: bool) -> None:
     name, at = state.schedule.name, state.next_at
     if as_json:
         print_json({"name": name, "paused": state.paused, "next_at": at})

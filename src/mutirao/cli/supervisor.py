@@ -1,4 +1,4 @@
-"""A supervisor that keeps several processes of one command running until it is told to stop."""
+"""Keeps several processes of one command running until it is asked to stop."""
 
 import asyncio
 import logging
@@ -16,7 +16,11 @@ log = logging.getLogger("mutirao")
 FIRST_WAIT, MAX_WAIT = 0.5, 30.0  # seconds before a dead process is started again
 # Seconds after which a process counts as healthy, and its next death as the first.
 HEALTHY_AFTER = 60.0
-STATUSES_OF_OBEYED_STOP = (0, -signal.SIGTERM, -signal.SIGINT)  # of a process that was told to stop
+STATUSES_OF_OBEYED_STOP = (
+    0,
+    -signal.SIGTERM,
+    -signal.SIGINT,
+)  # of one that was asked to stop
 
 # Returns the changes of code from now on, in words, until the event is set.
 Watch = Callable[[asyncio.Event], AsyncIterator[str]]
@@ -34,7 +38,7 @@ class Supervisor:
     Systemd hears of this process, and not of those that it keeps.
 
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
-    those that found it unfit. One that is ending is not told again, as it would end at once.
+    those that found it unfit. One that is ending is not signalled again, as it would end at once.
     """
 
     def __init__(
@@ -48,7 +52,7 @@ class Supervisor:
         self._count = count
         self._watch = watch
         self._running: dict[int, asyncio.subprocess.Process] = {}
-        self._told: set[int] = set()  # pids of running processes that were told to end
+        self._asked: set[int] = set()  # pids of running processes that were asked to end
         self._signalled = False  # by SIGTERM or SIGINT: another one ends all at once
         self._stopping = asyncio.Event()
         self._manager = ServiceManager.of_this_process()
@@ -116,14 +120,14 @@ class Supervisor:
     async def _run_once(self, place: int) -> tuple[int, bool]:
         """Run a process; return its exit status, and whether a restart cannot help."""
         version, line = self._version, UnfitLine()
-        told = {**os.environ, VARIABLE: str(line.writing)}
+        environment = {**os.environ, VARIABLE: str(line.writing)}
         try:
             process = await asyncio.create_subprocess_exec(
                 *self._command,
                 *self._own(place),
                 process_group=0,
                 pass_fds=(line.writing,),
-                env=told,
+                env=environment,
             )
         finally:
             line.started()
@@ -139,7 +143,7 @@ class Supervisor:
         finally:
             line.close()
             del self._running[place]
-            self._told.discard(process.pid)
+            self._asked.discard(process.pid)
 
     async def _stopped_within(self, seconds: float | None) -> bool:
         """Wait for so long, or for the end or a change of code; return whether it is the end."""
@@ -150,7 +154,7 @@ class Supervisor:
     def _pass_on(self, number: signal.Signals) -> None:
         log.info("%s: passed on to %d worker processes", number.name, len(self._running))
         if self._signalled:
-            self._told.clear()
+            self._asked.clear()
         self._signalled = True
         self._stop(number)
 
@@ -162,9 +166,9 @@ class Supervisor:
             self._end(process, number)
 
     def _end(self, process: asyncio.subprocess.Process, number: signal.Signals) -> None:
-        if process.pid in self._told:
+        if process.pid in self._asked:
             return
-        self._told.add(process.pid)
+        self._asked.add(process.pid)
         with suppress(ProcessLookupError):  # the process has ended meanwhile
             process.send_signal(number)
 

@@ -1,4 +1,4 @@
-"""The lookup of the application that `module:attribute` names, with errors that help."""
+"""Finds the application that `module:attribute` names, with errors that help."""
 
 import os
 import re

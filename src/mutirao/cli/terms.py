@@ -101,11 +101,11 @@ def setting_options(
     made: list[_Decorator] = []
     for each in SETTINGS:
         if get_origin(each.type) is Annotated and (not names or each.name in names):
-            kind, told = get_args(each.type)
-            if told.help is not None:
-                given = {**_default(each.default), "help": told.help, **others.get(each.name, {})}
-                flags = [*filter(None, [told.short]), f"--{each.name.replace('_', '-')}"]
-                made.append(_option(flags, kind, told, given))
+            kind, said = get_args(each.type)
+            if said.help is not None:
+                given = {**_default(each.default), "help": said.help, **others.get(each.name, {})}
+                flags = [*filter(None, [said.short]), f"--{each.name.replace('_', '-')}"]
+                made.append(_option(flags, kind, said, given))
         made += (after or {}).get(each.name, ())
 
     def decorate(command: Command) -> Command:
@@ -116,13 +116,13 @@ def setting_options(
     return decorate
 
 
-def _option(flags: list[str], kind: Any, told: Any, given: dict[str, Any]) -> _Decorator:
+def _option(flags: list[str], kind: Any, said: Any, given: dict[str, Any]) -> _Decorator:
     if kind == tuple[str, ...] | None:
         return names_option(*flags, **given)
-    return option(*flags, **{**_kind(kind, told), **given})
+    return option(*flags, **{**_kind(kind, said), **given})
 
 
-def _kind(annotation: Any, told: Any) -> dict[str, Any]:
+def _kind(annotation: Any, said: Any) -> dict[str, Any]:
     """Return how a text becomes a value of a setting's type."""
     if annotation is bool:
         return {"is_flag": True}
@@ -131,10 +131,10 @@ def _kind(annotation: Any, told: Any) -> dict[str, Any]:
     if annotation == timedelta | None:
         return {"type": text_of(kept)}
     if annotation in (int, int | None):
-        return {"type": click.IntRange(min=told.least)}
+        return {"type": click.IntRange(min=said.least)}
     if annotation in (float, float | None):
-        least = told.least if told.above is None else told.above
-        return {"type": click.FloatRange(min=least, min_open=told.above is not None)}
+        least = said.least if said.above is None else said.above
+        return {"type": click.FloatRange(min=least, min_open=said.above is not None)}
     return {}
 
 

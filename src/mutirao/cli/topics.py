@@ -1,4 +1,4 @@
-"""`publish`, `replay` and `subscriptions`: publish on a topic, and say who is told."""
+"""`publish`, `replay` and `subscriptions`: publish on a topic, and manage who receives it."""
 
 from datetime import datetime, timedelta
 from functools import partial
@@ -57,7 +57,7 @@ def publish(target: str, topic: str, event: dict[str, Any], as_json: bool, **opt
 @click.command(cls=AppCommand)
 @target
 @click.argument("subscription")
-@option("--topic", help="Only what was published on it; all that it is told of unless given.")
+@option("--topic", help="Only what was published on it; all that it receives unless given.")
 @option("--since", type=past, required=True, help="From this moment on, or so long ago (2h, 7d).")
 @option("--until", type=past, help="And before this moment.")
 @option("--missing", is_flag=True, help="Only what it has no delivery of.")
@@ -71,7 +71,7 @@ def replay(
     missing: bool,
     as_json: bool,
 ) -> None:
-    """Tell SUBSCRIPTION again of what was published, as new deliveries of it.
+    """Deliver to SUBSCRIPTION again what was published, as new deliveries of it.
 
     \b
     mutirao replay shop:app reindex --topic order.placed --since 2h
@@ -126,7 +126,7 @@ def list_(target: str, as_json: bool) -> None:
 @option("--when-dead", type=WHEN_DEAD, help="What a dead one does to those after it.")
 @option("--queue", help="Of the deliveries, instead of the subscriber's.")
 @option("--priority", type=int, help="Of the deliveries; smaller runs first.")
-@option("--from", "from_", type=past, help="Told of what was published since then, too (2h, 7d).")
+@option("--from", "from_", type=past, help="Deliver what was published since then, too (2h, 7d).")
 @option("--delay", type=duration, help="Deliver not before so long after the publication.")
 @option("--max-attempts", type=int, help="Instead of the subscriber's.")
 @option("--retry", type=waits, help="Waits between attempts: 5s,1m,1h; or: never.")
@@ -156,7 +156,7 @@ def put(
     as_json: bool,
     **options: Any,
 ) -> None:
-    """Tell SUBSCRIBER of what is published on TOPIC, or on all that a pattern matches, as ID.
+    """Have SUBSCRIBER receive what is published on TOPIC, or on all that a pattern matches, as ID.
 
     It replaces the subscription of that ID, which stays disabled if it was.
 
@@ -175,7 +175,7 @@ def put(
     terms |= {"debounce_limit": debounce_limit}
     terms["limit"] = () if limit is None else Limit(limit, per=per)
     ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
-    print_done({"put": id}, f"subscription {id} is told of {topic}", as_json)
+    print_done({"put": id}, f"subscription {id} receives {topic}", as_json)
     warn_of_topics(app, topic)
 
 
@@ -184,9 +184,9 @@ def put(
 @id_
 @as_json
 def disable(target: str, id: str, as_json: bool) -> None:
-    """Disable subscription ID: it is told of nothing until it is enabled. Deploys leave it so.
+    """Disable subscription ID: it receives nothing until it is enabled. Deploys leave it so.
 
-    What is published meanwhile is not held for it: a replay with --missing tells it.
+    What is published meanwhile is not held for it: a replay with --missing delivers it.
     """
     app = load_app(target)
     ask(app, lambda: app.subscriptions.adisable(id))

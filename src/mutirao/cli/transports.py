@@ -123,7 +123,7 @@ def list_(target: str, queue: str | None, limit: int, as_json: bool) -> None:
     app = _app(target)
     found = _ask(app, lambda: brokers.dead(app.transports, queue, limit))
     if as_json:
-        print_json([_told(each) for each in found])
+        print_json([_shown(each) for each in found])
         return
     print_table(
         ("id", "queue", "task", "attempts", "last", "error"),
@@ -151,9 +151,9 @@ def show(target: str, id: str, queue: str | None, as_json: bool) -> None:
     else:
         raise UnknownJob(f"no dead message {id!r}; `mutirao transports dead list` has their ids")
     if as_json:
-        print_json(_told(each))
+        print_json(_shown(each))
         return
-    for name, value in _told(each).items():
+    for name, value in _shown(each).items():
         first, *more = _bounded("" if value is None else str(value)).split("\n")
         for line in (f"{name:>11}  {first}", *(f"{'':11}  {each}" for each in more)):
             say(line)
@@ -252,7 +252,7 @@ def _bounded(text: str) -> str:
     return f"{text[:SHOWN]}…\n({len(text):,} characters in all; --json has them)"
 
 
-def _told(dead: DeadMessage) -> dict[str, object]:
+def _shown(dead: DeadMessage) -> dict[str, object]:
     cause = dead.cause
     return {
         "id": dead.id,

@@ -1,4 +1,4 @@
-"""How a worker process tells its supervisor that it is unfit: that no restart helps.
+"""Lets a worker process report to its supervisor that it is unfit: that no restart helps.
 
 Its exit status alone does not say so: a handler may end the process with any.
 """
@@ -15,24 +15,24 @@ VARIABLE = "MUTIRAO_TELLS_UNFIT"  # the descriptor of a pipe to the supervisor, 
 STATUSES = (2, 3)  # misuse, configuration or schema errors
 
 
-class UnfitTeller:
-    """What a worker process tells of its end; nothing where no supervisor has started it."""
+class UnfitNotice:
+    """What a worker process reports of its end; nothing where no supervisor has started it."""
 
     def __init__(self) -> None:
-        told = os.environ.pop(VARIABLE, None)
-        self._pipe = None if told is None else int(told)
+        pipe = os.environ.pop(VARIABLE, None)
+        self._pipe = None if pipe is None else int(pipe)
         if self._pipe is not None:
             os.set_inheritable(self._pipe, False)
 
     def ends_with(self, status: int) -> None:
-        """Tell the supervisor, if no restart helps after this exit status."""
+        """Notify the supervisor, if no restart helps after this exit status."""
         if self._pipe is not None and status in STATUSES:
             with suppress(BrokenPipeError):  # the supervisor was killed
                 os.write(self._pipe, b"!")
 
     @contextmanager
-    def told(self) -> Iterator[None]:
-        """Tell as well of what is raised inside, which is refused with such a status or another."""
+    def on_errors(self) -> Iterator[None]:
+        """Notify it as well of what is raised inside, whatever status that is refused with."""
         try:
             yield
         except (MutiraoError, click.ClickException):
@@ -52,7 +52,7 @@ class UnfitLine:
         os.close(self.writing)
 
     def unfit(self) -> bool:
-        """Return whether the process, which has ended, has told that no restart helps."""
+        """Return whether the process, which has ended, has said that no restart helps."""
         try:
             return bool(os.read(self._reading, 1))
         except BlockingIOError:

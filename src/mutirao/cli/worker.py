@@ -16,7 +16,7 @@ from mutirao.cli.sections import WorkerCommand
 from mutirao.cli.supervisor import Supervisor
 from mutirao.cli.target import host, load_app
 from mutirao.cli.terms import setting_options, text_of
-from mutirao.cli.unfit import UnfitTeller
+from mutirao.cli.unfit import UnfitNotice
 from mutirao.cli.webhook_options import webhook_options, webhook_settings
 from mutirao.model.deploys import named
 from mutirao.model.jobs.job import OutcomeKind
@@ -94,8 +94,8 @@ def worker(
         watch, own = watch_here() if reload else None, partial(_port_of, first)
         status = asyncio.run(Supervisor(command, processes, watch, own).run())
     else:
-        ending = UnfitTeller()
-        with ending.told():
+        ending = UnfitNotice()
+        with ending.on_errors():
             with logs.configured(log_format, log_level):
                 app = load_app(target)
             _choose(app, databases)

@@ -1,4 +1,4 @@
-"""The enqueueing of jobs whose queue is by broker alone: checked, published, confirmed.
+"""Enqueues jobs whose queue is by broker alone: checks, publishes, waits for confirmation.
 
 What a broker cannot hold, as it is due too late or too large, is for the store. Workers that serve
 the database run it from there.
@@ -200,7 +200,7 @@ async def publish_one(job: NewJob, transport: Transport) -> int | None:
     return id
 
 
-def check_apart(job: NewJob, conn: object | None) -> None:
+def refuse_conn(job: NewJob, conn: object | None) -> None:
     """Raise InvalidJob if a job by broker alone is to join a transaction."""
     if conn is not None:
         raise InvalidJob(
@@ -225,7 +225,7 @@ def one_way(
         return False, ()
     is_alone = alone(transports, first.queue) is not None
     if is_alone:
-        check_apart(first, conn)
+        refuse_conn(first, conn)
     return is_alone, _of_one_kind(chain((first,), rest), transports, is_alone)
 
 
@@ -242,7 +242,7 @@ def _of_one_kind(
 
 
 def in_parts(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """Yield jobs as many at a time as are published together."""
+    """Yield jobs as many at a time as are published in one batch."""
     rest = iter(jobs)
     while part := list(islice(rest, PUBLISHED_AT_ONCE)):
         yield part

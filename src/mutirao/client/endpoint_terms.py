@@ -1,4 +1,4 @@
-"""What `app.endpoints.put` and `put_many` are given, and the endpoint that this is."""
+"""The parameters of `app.endpoints.put` and `put_many`, and the endpoint that they make."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, Required, TypedDict

@@ -229,9 +229,9 @@ class Endpoints:
             "id": 0, "topic": TEST_TOPIC, "subscription": subscription_of(id), "attempt": 1,
             "published_at": datetime.now(UTC).isoformat(),
         }  # fmt: skip
-        told = {"endpoint": id, "host": endpoint.host, "event": event, "payload": {"sample": True}}
+        args = {"endpoint": id, "host": endpoint.host, "event": event, "payload": {"sample": True}}
         sample = NewJob(
-            task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(told), priority=FIRST,
+            task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=json.dumps(args), priority=FIRST,
             max_attempts=1, tenant=endpoint.tenant, group=endpoint.group,
         )  # fmt: skip
         return await self._app.asubmit(sample)

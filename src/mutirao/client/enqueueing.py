@@ -1,4 +1,4 @@
-"""The enqueueing part of an application: it checks jobs, runs middleware, and calls its store."""
+"""Enqueues for an application: checks jobs, runs middleware, and calls the store."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
@@ -6,11 +6,11 @@ from typing import Any, Protocol
 from mutirao.client.broker_publishing import (
     NO_RESULTS,
     alone,
-    check_apart,
     in_parts,
     one_way,
     publish,
     publish_one,
+    refuse_conn,
 )
 from mutirao.client.portal import Portal
 from mutirao.model.brokers.message import MessageId
@@ -118,7 +118,7 @@ class Enqueuing(Results, Protocol):
     def _write_one(self, job: NewJob, conn: object | None) -> int:
         """Write a job into the store, or publish it if its queue is by broker alone."""
         if (transport := alone(self.transports, job.queue)) is not None:
-            check_apart(job, conn)
+            refuse_conn(job, conn)
             if (id := self._portal.call(publish_one, job, transport)) is not None:
                 return id
         [stored] = self.store.enqueue((job,), conn)
@@ -126,7 +126,7 @@ class Enqueuing(Results, Protocol):
 
     async def _awrite_one(self, job: NewJob, conn: object | None) -> int:
         if (transport := alone(self.transports, job.queue)) is not None:
-            check_apart(job, conn)
+            refuse_conn(job, conn)
             if (id := await publish_one(job, transport)) is not None:
                 return id
         [stored] = await self.store.aenqueue((job,), conn)

@@ -12,7 +12,7 @@ from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import EventFeed, TellsEvents, event_transport
 
-MOST_WAITING = 10_000  # events that wait to be read, unless told otherwise
+MOST_WAITING = 10_000  # events that wait to be read, unless chosen otherwise
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between tries while a broker is away
 
 log = logging.getLogger("mutirao")
@@ -26,9 +26,9 @@ class Events:
 
     @property
     def dropped(self) -> int:
-        """How many are missing: dropped by who told them, by the broker, or as nobody read them.
+        """How many are missing: dropped by who published them, by the broker, or unread.
 
-        A gap is noticed with the next event of the same teller, kind, task and queue.
+        A gap is noticed with the next event of the same publisher, kind, task and queue.
         """
         return self._feed.drops.number
 
@@ -55,7 +55,7 @@ class Listening:
         queues: Collection[str] | None = None,
         most: int = MOST_WAITING,
     ) -> AsyncIterator[Events]:
-        """Listen to what happens to jobs whose brokers tell of it, until the block is left.
+        """Listen to what happens to jobs whose brokers publish it, until the block is left.
 
             async with app.events(kinds=["dead"]) as events:
                 async for event in events: ...
@@ -67,11 +67,11 @@ class Listening:
         Parameters:
             kinds: such as "started" or "dead"; None: all.
             tasks: the names of tasks; None: all.
-            queues: the names of queues; None: all whose brokers tell of events.
+            queues: the names of queues; None: all whose brokers publish events.
             most: how many may wait to be read; more are dropped.
 
         Raises:
-            ConfigurationError: no broker of these queues tells of events, a kind is unknown, or a
+            ConfigurationError: no broker of these queues publishes events, a kind is unknown, or a
                 parameter is of another type.
             TransportUnavailable: a broker is away.
             TransportMismatch: the broker lacks what `mutirao transports declare` makes.
@@ -82,11 +82,11 @@ class Listening:
         except ValueError as unknown:
             known = ", ".join(EventKind)
             raise ConfigurationError(f"{unknown} of events; give some of {known}") from None
-        tellers = _tellers(self.transports, queues)
+        publishing = _publishing(self.transports, queues)
         feed = EventFeed(most)
         async with AsyncExitStack() as stack:
-            for teller, its in grouped(tellers, tellers.__getitem__):
-                listener = _Listener(teller, filters_of(wanted, tasks, its), feed)
+            for transport, its in grouped(publishing, publishing.__getitem__):
+                listener = _Listener(transport, filters_of(wanted, tasks, its), feed)
                 stack.push_async_callback(listener.stop)
                 await listener.start()
             yield Events(feed)
@@ -95,8 +95,10 @@ class Listening:
 class _Listener:
     """What listens to one broker, and does so again when that was away."""
 
-    def __init__(self, teller: TellsEvents, filters: Sequence[EventKey], feed: EventFeed) -> None:
-        self._teller, self._filters, self._feed = teller, filters, feed
+    def __init__(
+        self, transport: TellsEvents, filters: Sequence[EventKey], feed: EventFeed
+    ) -> None:
+        self._transport, self._filters, self._feed = transport, filters, feed
         self._task: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
@@ -115,9 +117,9 @@ class _Listener:
         wait = FIRST_WAIT
         while True:
             try:
-                async with self._teller.listen(self._filters, self._feed) as ended:
+                async with self._transport.listen(self._filters, self._feed) as ended:
                     if begun.done():
-                        log.warning("events of %s come again", self._teller.name)
+                        log.warning("events of %s come again", self._transport.name)
                     else:
                         begun.set_result(None)
                     wait = FIRST_WAIT
@@ -128,7 +130,7 @@ class _Listener:
                 begun.set_exception(error)
                 return
             if wait == FIRST_WAIT:
-                log.warning("no events of %s come: %s; trying again", self._teller.name, error)
+                log.warning("no events of %s come: %s; trying again", self._transport.name, error)
             await asyncio.sleep(wait)
             wait = min(2 * wait, LONGEST_WAIT)
 
@@ -141,24 +143,24 @@ def _check(most: object, **lists: object) -> None:
         raise ConfigurationError(f"most is {most!r}; give a whole number, from 1")
 
 
-def _tellers(
+def _publishing(
     transports: Mapping[str, Transport], queues: Collection[str] | None
 ) -> dict[str, TellsEvents]:
-    """Return the transports of queues that tell of events; all of those that are named must."""
+    """Return the transports of queues that publish events; all of those that are named must."""
     found: dict[str, TellsEvents] = {}
     for queue, transport in transports.items():
         if (queues is None or queue in queues) and (
-            teller := event_transport(transport)
+            events := event_transport(transport)
         ) is not None:
-            found[queue] = teller
+            found[queue] = events
     if silent := {*(queues or ())} - found.keys():
         raise ConfigurationError(
-            f"no events are told of queue {', '.join(sorted(silent))}: its transport must be"
+            f"no events are published of queue {', '.join(sorted(silent))}: its transport must be"
             " RabbitMQ(…, events=True); Amazon SQS and databases have no events"
         )
     if not found:
         raise ConfigurationError(
-            "no broker of this application tells of events; give RabbitMQ(…, events=True) in"
+            "no broker of this application publishes events; give RabbitMQ(…, events=True) in"
             " transports; Amazon SQS and databases have no events"
         )
     return found

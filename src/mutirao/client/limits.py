@@ -204,7 +204,7 @@ class Limits:
         if by is not None and by not in Whose._fields and not known[task].signature.takes(by):
             raise InvalidLimit(
                 f"by is {by!r}, which is no argument of task {task!r}; name the one whose values"
-                " are counted apart"
+                " are counted separately"
             )
 
     async def _counted_by(self, where: Rule) -> str:

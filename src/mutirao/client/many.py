@@ -1,4 +1,4 @@
-"""Many of a kind, put by one call: all are checked, then parts are written, each in one commit."""
+"""Writes many of a kind by one call: checks all, then writes parts, each in one commit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -22,7 +22,7 @@ def checked(
 
     Parameters:
         kind: what one of them is called.
-        key: the name of the parameter that tells them apart.
+        key: the name of the parameter that distinguishes them.
         check: returns one as it is written, or raises.
         refuse: what is raised for one that is given twice, or that is no mapping with a key.
     """

@@ -128,11 +128,11 @@ class _Watch:
                     asked = (asked | new) & self._waiting.keys()
                     pause = MIN_CHECK_INTERVAL
                 for ending in await self._store().endings(list(self._waiting)):
-                    self._tell(ending)
+                    self._resolve(ending)
             pause = min(2 * pause, MAX_CHECK_INTERVAL) if self._notifier is None else CHECK_EVERY
             await wait_for(self._look, pause)
 
-    def _tell(self, ending: Ending) -> None:
+    def _resolve(self, ending: Ending) -> None:
         if ending.state is not None:
             for future in self._waiting.get(ending.id, ()):
                 if not future.done():

@@ -74,7 +74,7 @@ class Subscriptions:
             handler: a subscriber (`@app.subscriber`), or its name, or `subscriber.using(…)` with
                 options of the deliveries: queue, priority, delay, max_attempts, timeout, tags.
             topic: a topic, its name, or a pattern such as `order.*`.
-            from_: an aware datetime in the past: it is told of what was published since then, too,
+            from_: an aware datetime in the past: it receives what was published since then, too,
                 as far as that was not pruned, and it has no delivery of it.
             tenant: only what is published for this tenant; unless given for any, and for none.
             group: only what is published for this group; unless given for any, and for none.
@@ -144,7 +144,7 @@ class Subscriptions:
         until: datetime | None = None,
         missing: bool = False,
     ) -> int:
-        """Tell a subscription again of what was published; return the number of deliveries.
+        """Deliver to a subscription again what was published; return the number of deliveries.
 
         They are new deliveries of the same publications, in the order in which these were
         published. Each thousand is one commit. If the call is cut off, call it with `missing` and
@@ -152,14 +152,14 @@ class Subscriptions:
 
         Parameters:
             id: the subscription's id; it may be disabled.
-            topic: only what was published on this topic; all that it is told of unless given.
+            topic: only what was published on this topic; all that it receives unless given.
             since: an aware datetime: only what was published from then on.
             until: an aware datetime: only what was published before it.
             missing: only what the subscription has no delivery of, whatever became of that.
 
         Raises:
             UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is not told of that topic, or the times cannot be.
+            InvalidSubscription: it does not receive that topic, or the times cannot be.
         """
         name = topic.topic if isinstance(topic, Topic) else topic and check_topic(topic)
         first, last = _moment("since", since), until and _moment("until", until)
@@ -178,7 +178,7 @@ class Subscriptions:
     async def adisable(self, id: str) -> None:
         """Disable a subscription: it gets no deliveries of what is fanned out until it is enabled.
 
-        What is published meanwhile is not held for it: `areplay(…, missing=True)` tells it later.
+        What is published meanwhile is not held; `areplay(…, missing=True)` delivers it later.
         Deliveries that it has already go on. Disabling twice is harmless.
 
         Raises:
@@ -249,10 +249,10 @@ class Subscriptions:
         self, id: str, handler: Handler, topic: "str | Topic[Any]", terms: PutTerms
     ) -> Subscription:
         known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
-        told = known if isinstance(known, Topic) else topic
+        on = known if isinstance(known, Topic) else topic
         job = self._job(handler)
         unique = self._app.task_named(job.task).options.unique
-        return subscription_of(id, told, job, unique, terms)
+        return subscription_of(id, on, job, unique, terms)
 
     def _job(self, handler: object) -> NewJob:
         """Return the job of each delivery."""
@@ -288,7 +288,7 @@ def _past(what: str, given: object) -> datetime:
     if moment > datetime.now(UTC) + timedelta(minutes=1):  # clocks differ
         raise InvalidSubscription(
             f"{what} is {moment}, which is ahead; give a moment in the past. What is published from"
-            " now on it is told of anyway"
+            " now on it receives anyway"
         )
     return moment
 

@@ -1,4 +1,4 @@
-"""What people do with the brokers of an application: declare, compare, look after the dead."""
+"""Manages the brokers of an application: declares, compares, lists and returns dead messages."""
 
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -141,8 +141,8 @@ async def examine_transports(
             away = isinstance(error, TransportUnavailable)
             advice = "start it, or correct its URL" if away else "correct the rights of its user"
             findings.append(Finding(Level.PROBLEM, "transports", str(error), advice))
-    told = [each for name, found in compared.items() for each in _findings(name, list(found))]
-    return list(dict.fromkeys(unused + told + findings))
+    different = [each for name, found in compared.items() for each in _findings(name, list(found))]
+    return list(dict.fromkeys(unused + different + findings))
 
 
 async def _of_schedules(
@@ -155,17 +155,17 @@ async def _of_schedules(
         found = await look_at_kept(transport, schedules) + found
     missing = _findings(transport.name, differences) if differences else []
     troubled = [each for each in found if each.state in _TROUBLES and each.stopped != ENDED]
-    told = [_finding_of(each) for each in troubled]
-    return missing + told
+    reported = [_finding_of(each) for each in troubled]
+    return missing + reported
 
 
 async def _of_events(transport: TellsEvents) -> list[Finding]:
     """Return that events were dropped, if so."""
-    if (told := await transport.dropped()) is None:
+    if (lost := await transport.dropped()) is None:
         return []
     found = (
-        f"{transport.name}: {told.number} events were not told within a day, as it was away or took"
-        f" them too slowly; the last at {told.last_at:%Y-%m-%d %H:%M}Z"
+        f"{transport.name}: {lost.number} events were not published within a day, as it was away or"
+        f" took them too slowly; the last at {lost.last_at:%Y-%m-%d %H:%M}Z"
     )
     advice = "nothing, if it was away; otherwise give it room, or fewer queues events=True"
     return [Finding(Level.WARNING, "transports", found, advice)]

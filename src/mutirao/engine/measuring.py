@@ -1,4 +1,4 @@
-"""Reports to those who measure a worker, whatever they raise.
+"""Passes measurements of a worker to its listeners; what they raise is logged and ends nothing.
 
 A part of the engine that has something to report holds a `Listeners`, or None where nobody listens.
 """

@@ -1,4 +1,4 @@
-"""The port to a broker by which workers tell each other of themselves."""
+"""The port to a broker by which workers inform each other of themselves."""
 
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
@@ -7,25 +7,25 @@ from mutirao.ports.transport import Transport
 
 
 class Announcements(Protocol):
-    """What workers tell each other, for one of them. All of it is called in one event loop.
+    """What workers announce to each other, for one of them. All of it is called in one event loop.
 
     Each may raise TransportUnavailable, and TransportMismatch where something is missing or
-    forbidden: leave this and make another then. What is told meanwhile is not heard.
+    forbidden: leave this and make another then. What is announced meanwhile is not heard.
     """
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what somebody tells, for so long; also for what was told by this."""
+        """Wait for what somebody announces, for so long; also for what this has announced."""
         ...
 
     async def tell(self, body: bytes) -> None:
-        """Tell all that listen now; returns once the broker has confirmed it."""
+        """Announce to all that listen now; returns once the broker has confirmed it."""
         ...
 
 
 @runtime_checkable
 class Announces(Transport, Protocol):
-    """A transport over which workers tell each other of themselves."""
+    """A transport over which workers inform each other of themselves."""
 
     def announcements(self) -> AbstractAsyncContextManager[Announcements]:
-        """Listen to what workers tell, until the block is left. `declare` makes what it needs."""
+        """Listen to announcements until the block is left. `declare` makes what it needs."""
         ...

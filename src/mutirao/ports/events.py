@@ -1,7 +1,7 @@
-"""The port to a broker that tells of events; `mutirao_conformance.events` tests it.
+"""The port to a broker that publishes events; `mutirao_conformance.events` tests it.
 
 Events are for people who watch. None is confirmed or kept, and none slows the work: what there is
-no room for is dropped, counted, and told.
+no room for is dropped, counted, and reported.
 """
 
 import asyncio
@@ -25,7 +25,7 @@ log = logging.getLogger("mutirao")
 
 
 class Dropped(NamedTuple):
-    """How many events were not told lately, and when the last of them was noted."""
+    """How many events were not published lately, and when the last of them was noted."""
 
     number: int
     last_at: datetime
@@ -58,7 +58,7 @@ class Drops:
 class EventFeed:
     """What comes for one listener, in its event loop.
 
-    Who tells numbers the events of each key. So a gap says how many were dropped on the way.
+    Publishers number the events of each key. So a gap says how many were dropped on the way.
 
     Parameters:
         most: how many wait to be taken; those that come then are dropped.
@@ -69,14 +69,14 @@ class EventFeed:
         self._most, self._come = most, Arrivals[JobEvent]()
         self._next: dict[tuple[str, EventKey], int] = {}
 
-    def put(self, teller: str, first: int, events: Sequence[JobEvent]) -> None:
+    def put(self, publisher: str, first: int, events: Sequence[JobEvent]) -> None:
         """Add events of one key.
 
         Parameters:
-            teller: who tells, by a name that nobody has before or after.
+            publisher: who publishes, by a name that nobody has before or after.
             first: the number of the first one.
         """
-        key = teller, events[0].key
+        key = publisher, events[0].key
         missed = max(0, first - self._next.pop(key, first))
         self._next[key] = first + len(events)
         if len(self._next) > MAX_KEYS:
@@ -93,20 +93,20 @@ class EventFeed:
 
 @runtime_checkable
 class TellsEvents(Transport, Protocol):
-    """A transport that may tell of events."""
+    """A transport that may publish events."""
 
     @property
     def tells(self) -> bool:
-        """Whether it is to; otherwise nothing else here is called."""
+        """Whether it does; otherwise nothing else here is called."""
         ...
 
     @property
     def events_dropped(self) -> int:
-        """How many events were not told in this process."""
+        """How many events were not published in this process."""
         ...
 
     async def dropped(self) -> Dropped | None:
-        """Return what was not told within a day, by any process that could note it; None: nothing.
+        """Return what was not published within a day, by any process that noted it; None: nothing.
 
         Raises:
             TransportUnavailable: the broker is away.
@@ -115,10 +115,10 @@ class TellsEvents(Transport, Protocol):
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell an event soon, to whoever listens then. Called in an event loop.
+        """Publish an event soon, to whoever listens then. Called in an event loop.
 
-        It never waits and never raises. What is told while the broker is away, or faster than it
-        takes, is dropped beyond some thousands. `aclose` tells what is left, for a moment.
+        It never waits and never raises. What is published while the broker is away, or faster than
+        it takes, is dropped beyond some thousands. `aclose` publishes what is left, for a moment.
         """
         ...
 
@@ -127,8 +127,8 @@ class TellsEvents(Transport, Protocol):
     ) -> AbstractAsyncContextManager["asyncio.Future[TransportError]"]:
         """Have what fits one of the filters come into a feed, until the block is left.
 
-        What is told once the block is entered comes at most once, those of one teller and key in
-        order. The future says why nothing comes any more.
+        What is published once the block is entered comes at most once, those of one publisher and
+        key in order. The future says why nothing comes any more.
 
         Raises:
             TransportUnavailable: the broker is away.

@@ -57,11 +57,11 @@ class WorkerLoad(NamedTuple):
 
 
 class WorkerCondition(NamedTuple):
-    """What a probe is told of a worker.
+    """What a probe reports of a worker.
 
     Parameters:
         live: False: it has failed, or one of its loops hangs; only a new process helps.
-        ready: whether it was started, works, and has not been told to stop.
+        ready: whether it was started, works, and has not been asked to stop.
         reason: why it is not one of both, in a sentence; None: it is both.
     """
 
@@ -83,7 +83,7 @@ class MeasuredWorker(Protocol):
         ...
 
     def condition(self) -> WorkerCondition:
-        """Return what a probe is to be told."""
+        """Return what a probe reports."""
         ...
 
 

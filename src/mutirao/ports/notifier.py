@@ -39,16 +39,16 @@ class ChoosingNotifier(Notifier, Protocol):
 
 
 class Announcer(Protocol):
-    """Who may be told that jobs were committed: never needed, as workers poll anyway."""
+    """What announces that jobs were committed: never needed, as workers poll anyway."""
 
     @property
     def listens(self) -> bool:
-        """True if there is anybody to tell."""
+        """True if anybody listens."""
         ...
 
     def announce(self, wake: Wake, jobs: int = 1, task: str | None = None) -> None:
-        """Tell that `jobs` jobs were committed, of one task or of several (None).
+        """Announce that `jobs` jobs were committed, of one task or of several (None).
 
-        Neither waits nor raises: what cannot be told at the moment is dropped.
+        Neither waits nor raises: what cannot be sent at the moment is dropped.
         """
         ...

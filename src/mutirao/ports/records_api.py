@@ -109,7 +109,7 @@ class RecordsApi(Protocol):
         others are written. Schedules named in `without` are left alone.
 
         Raises:
-            StoreError: the database cannot be used, or refuses to tell which are due; nothing was
+            StoreError: the database cannot be used, or refuses to say which are due; nothing was
                 written.
         """
         ...
@@ -230,13 +230,13 @@ class RecordsApi(Protocol):
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of the next publications after this id, in the order of their ids.
 
-        Each that was told to subscriptions, and of which this one is told by its topic, tenant,
+        Each that was delivered to subscriptions, and that this one receives by its topic, tenant,
         group and filter, paused or not. All of it is one commit; with `missing` what was made is
-        not made again. A publication that a worker is about to tell it of is left to that worker.
+        not made again. A publication that a worker is about to deliver is left to it.
 
         Raises:
             UnknownSubscription: there is none of that id.
-            InvalidSubscription: it is not told of that topic, or cannot be read.
+            InvalidSubscription: it does not receive that topic, or cannot be read.
             InvalidArguments: a filter is to be asked, and a publication cannot be read.
         """
         ...
@@ -251,7 +251,7 @@ class RecordsApi(Protocol):
         `when_dead` is `stop` and it was not redriven.
 
         All of it is one commit. With the last subscriptions the publication is completed in the
-        same commit, of which `attempt` is told. Otherwise returns the last subscription that this
+        same commit, of which `attempt` learns. Otherwise returns the last subscription that this
         call has looked at, for the next call. With `after` None it goes on where an earlier run has
         ended, if there was one: each subscription gets one job.
 

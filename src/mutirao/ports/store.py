@@ -92,7 +92,7 @@ class Store(
         Parameters:
             stuck: the number of its slots that are stuck.
             late: the longest delay of its recent beats, in seconds.
-            duty: one of which it is to be told as by `held_elsewhere`; None: of none.
+            duty: one that `held_elsewhere` is to report; None: of none.
 
         Returns whether the worker is still registered (False: its jobs have been rescued), which
         of its running jobs have a request to cancel, and who else holds the duty for how long.
@@ -196,7 +196,7 @@ class Store(
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
         """Note that a job starts which vanished workers have held; return False if it is stale.
 
-        A rescue counts each that was held; this tells those apart that had begun (`model.losses`).
+        A rescue counts each that was held; this finds those that had begun (`model.losses`).
 
         Parameters:
             lost: the count to be stored.
@@ -286,7 +286,7 @@ class Store(
 
         What people ask (`counts`, the views of docs/sql.md) is right with it and without it, and
         answered soon with it. Hours and errors older than `keep` seconds are forgotten; None:
-        never. Does a part, and tells whether there is more.
+        never. Does a part, and returns whether there is more.
         """
         ...
 
@@ -320,7 +320,7 @@ class Store(
     def transaction(
         self, job: Job, attempt: Attempt, *, gives: Gives | Using
     ) -> Transaction[Any, Any]:
-        """Open the transaction of `job.transaction()`; tell `attempt` when it has committed.
+        """Open the transaction of `job.transaction()`; notify `attempt` when it has committed.
 
         Raises:
             WrongState: `gives` names a connection of the program, which has none of its own.

@@ -66,7 +66,7 @@ class Tokens(Protocol):
         ...
 
     async def answer(self, name: str, body: bytes) -> None:
-        """Tell a token to whoever asks for it by this name, if that still waits."""
+        """Send a token to whoever asks for it by this name, if that still waits."""
         ...
 
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:

@@ -100,7 +100,7 @@ class Transport(Protocol):
 
     @property
     def rewrites(self) -> bool:
-        """Whether a message comes again as it was told to."""
+        """Whether a message comes again as it was asked to."""
         ...
 
     @property

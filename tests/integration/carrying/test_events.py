@@ -183,7 +183,7 @@ async def test_nobody_tells(app: Mutirao, tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="give some of published, started"):
         async with app.events(kinds=["finished"]):
             pass
-    with pytest.raises(ConfigurationError, match="no events are told of queue video"):
+    with pytest.raises(ConfigurationError, match="no events are published of queue video"):
         async with app.events(queues=["mail", "video"]):
             pass
     odd: list[tuple[str, dict[str, Any]]] = [

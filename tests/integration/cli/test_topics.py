@@ -47,7 +47,7 @@ def test_a_life(shell: Shell) -> None:
     assert shell.ok(*put, "--key", "id", "--unique-for", "forever", "--retry", "never")
     in_order = ("--order-by", "id", "--when-dead", "continue")
     said = shell.ok(*put, "--filter", '{"paid": true}', "--queue", "slow", *in_order)
-    assert said == "subscription acme is told of order.*\n"
+    assert said == "subscription acme receives order.*\n"
     assert shell.ok("limits", "list", APP) == "no limits\n"
     assert shell.ok("subscriptions", "disable", APP, "acme") == "subscription acme is disabled\n"
     assert "disabled" in shell.ok("subscriptions", "list", APP)

@@ -56,7 +56,7 @@ def why(standing: Standing, *workers: WorkerRecord) -> list[Reason]:
         (job(JobState.BLOCKED, full=FULL), ["limit"], "'one' for '7' is full: 2 of 2 run"),
         (job(JobState.BLOCKED, held_by=5), ["key"], "job 5 has the same key"),
         (job(JobState.BLOCKED, after=(5, 6)), ["after"], "after jobs 5, 6"),
-        (job(JobState.BLOCKED), ["blocked"], "nothing tells"),
+        (job(JobState.BLOCKED), ["blocked"], "nothing says"),
         (job(JobState.BLOCKED, held_by=5, paused=("stop",)), ["paused", "key"], "resumed"),
     ],
 )

@@ -31,13 +31,13 @@ def probe(url: str, timeout: float) -> None:
     shown = without_password(url)
     if where.scheme != "http" or not host:
         raise click.BadParameter(f"{shown!r} is none; give one such as {OF_A_WORKER}")
-    told: list[tuple[int, str] | Exception] = []
+    answers: list[tuple[int, str] | Exception] = []
     # The time limit of a connection begins anew with each byte: this one does not.
-    asked = (host, port, where.path or "/", timeout, told)
+    asked = (host, port, where.path or "/", timeout, answers)
     asking = threading.Thread(target=_ask, args=asked, daemon=True)
     asking.start()
     asking.join(timeout)
-    match told or [TimeoutError(f"not within {timeout:g} s")]:
+    match answers or [TimeoutError(f"not within {timeout:g} s")]:
         case [(status, said)]:
             _end(f"{status} {said}", well=status == 200)
         case [error]:
@@ -49,18 +49,18 @@ def _ask(
     port: int | None,
     path: str,
     timeout: float,
-    told: list[tuple[int, str] | Exception],
+    answers: list[tuple[int, str] | Exception],
 ) -> None:
     try:
         line = HTTPConnection(host, port, timeout=timeout)
         try:
             line.request("GET", path, headers={"Connection": "close"})
             answer = line.getresponse()
-            told.append((answer.status, answer.read(SAID).decode(errors="replace").strip()))
+            answers.append((answer.status, answer.read(SAID).decode(errors="replace").strip()))
         finally:
             line.close()
     except (OSError, HTTPException, UnicodeError) as error:
-        told.append(error)
+        answers.append(error)
 
 
 def _end(said: str, *, well: bool) -> NoReturn:

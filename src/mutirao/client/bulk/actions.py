@@ -1,4 +1,4 @@
-"""Actions on everything that a filter means: `app.actions`. In batches, told as they go, stopped.
+"""Acts on all jobs that a filter means: `app.actions`. In batches, with progress, until stopped.
 
 Each batch is a transaction of its own, and so is what is written of it after that. Whoever is
 killed half-way leaves an entry that says how far it came, and becomes `lost` by itself.
@@ -103,7 +103,7 @@ class Actions:
     ) -> Sequence[int]:
         """Do something to jobs by a function that returns their ids, and have the audit know.
 
-        What was done is returned, also if the audit cannot be told: that is in the log.
+        What was done is returned, also if the audit cannot be written: that is in the log.
         """
         _who(new.who)
         store = self._app.store
@@ -195,7 +195,7 @@ class Actions:
         if len(done) < len(found):
             left = found if action.kind is ActionKind.REDRIVE else [*{*found} - {*done}]
             asked = JobFilter(ids=tuple(left), limit=None)
-            if which.ids is not None:  # of others than the filter means nothing is told
+            if which.ids is not None:  # nothing is said of others than the filter means
                 asked = replace(asked, terms=which.terms)
             why.update(await self._states(asked, len(left), len(found) - len(done)))
         return Came(came.matched + len(found), came.done + len(done), dict(why))

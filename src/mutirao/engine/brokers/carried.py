@@ -1,4 +1,4 @@
-"""The queues of one worker whose jobs a broker announces: their doorbells, and the relay.
+"""Serves the queues of one worker whose jobs a broker announces, by doorbells and the relay.
 
 A worker without such queues imports nothing of doorbells and consumers.
 """

@@ -1,4 +1,4 @@
-"""One schedule that a broker keeps, and the messages by which its state goes on."""
+"""Computes the next message of a schedule that a broker keeps from how its job ended."""
 
 import asyncio
 from dataclasses import dataclass, field, replace

@@ -1,4 +1,4 @@
-"""Child processes for `process=True` tasks, as the worker sees them.
+"""Runs `process=True` tasks in child processes: starts, asks and kills these.
 
 A child is started by `spawn` (it inherits no locks or connections), serves one call after another,
 and can be killed alone. Only JSON crosses between them. Threads start, call and reap the children,

@@ -1,4 +1,4 @@
-"""Threads for plain functions.
+"""Runs plain functions in threads.
 
 Not `ThreadPoolExecutor`, because a handler that never returns must not keep the process from ending
 (these threads are daemons), and because waking threads is the main cost of short calls. Results

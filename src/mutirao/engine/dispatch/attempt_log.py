@@ -1,4 +1,4 @@
-"""The log of attempts: a line each, until there are too many to be read.
+"""Logs attempts: a line each, or sums where there are too many to be read.
 
 A line costs 20 µs, as much as all else that a worker does for a short job: 49.7k jobs a second
 without lines are 24.6k with them. So what succeeds is added up when there is much of it. What does

@@ -1,4 +1,4 @@
-"""The dispatcher starts claimed jobs while slots are free, and counts how many more to claim."""
+"""Starts claimed jobs while slots are free, and counts how many more to claim."""
 
 import asyncio
 from collections.abc import Collection, Iterable

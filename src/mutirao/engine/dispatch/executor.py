@@ -1,4 +1,4 @@
-"""One attempt as named steps that return an outcome: resolve, decode, call, judge.
+"""Runs one attempt: decodes the arguments, calls the handler, judges how it ended.
 
 Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
 """

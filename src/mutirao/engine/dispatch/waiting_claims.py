@@ -1,4 +1,4 @@
-"""Claimed jobs that wait for a slot.
+"""Keeps claimed jobs until a slot is free.
 
 The event loop takes them, and threads do: a thread whose call has ended begins the next job itself,
 in the place of the one that has ended, and the event loop learns of several at once.

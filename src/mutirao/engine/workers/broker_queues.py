@@ -1,4 +1,4 @@
-"""The worker of queues that live in brokers alone, without a database.
+"""Runs the worker of queues that live in brokers alone, without a database.
 
 It stands beside the worker of a database, with slots in common, or alone where only such queues are
 served: then no database is needed.

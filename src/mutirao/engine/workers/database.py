@@ -1,4 +1,4 @@
-"""One worker: its loops, combined, started and stopped in order.
+"""Runs the worker of one database: starts its loops, and stops them in order.
 
 Order of stopping: claim no more, release what has not started, let handlers finish within the grace
 period, interrupt the rest, write every outcome, retire. Each step needs only the later ones.

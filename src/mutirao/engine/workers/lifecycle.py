@@ -1,4 +1,4 @@
-"""The life of whatever a process runs: started, at work, failed or stopped, ended.
+"""Starts, watches and stops what a process runs: the base of all workers.
 
 One base for the workers of a database, of broker queues, of both, and of several databases: what
 they have in common is written once.

@@ -51,9 +51,9 @@ class ForeignMessage:
         It is an id for messages whose publisher gives none: the same at each delivery. Two messages
         that are alike have the same one.
         """
-        told = blake2b(f"{self.exchange}\0{self.routing_key}\0".encode(), digest_size=16)
-        told.update(self.body)
-        return told.hexdigest()
+        digest = blake2b(f"{self.exchange}\0{self.routing_key}\0".encode(), digest_size=16)
+        digest.update(self.body)
+        return digest.hexdigest()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

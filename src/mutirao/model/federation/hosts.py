@@ -183,14 +183,14 @@ def fails(
     if host.changed_at != seen:
         return host
     since = host.failing_since or now
-    told = replace(
+    failing = replace(
         host, failures=host.failures + 1, failing_since=since, status=status, error=error
     )
     if now - since >= UNAVAILABLE_AFTER:
-        return replace(told, state=HostState.UNAVAILABLE, next_probe=None)
+        return replace(failing, state=HostState.UNAVAILABLE, next_probe=None)
     wait = grown(FIRST_WAIT, host.failures, LONGEST_WAIT) * spread
     at = now + timedelta(seconds=max(wait, after))
-    return replace(told, state=HostState.FAILING, next_probe=at)
+    return replace(failing, state=HostState.FAILING, next_probe=at)
 
 
 def asks_for_time(host: Host, now: datetime, seen: datetime | None, after: float) -> Host:

@@ -1,4 +1,4 @@
-"""Life-cycle events: what a broker tells whoever listens, of the jobs of its queues."""
+"""Life-cycle events: what a broker publishes of the jobs of its queues."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -28,9 +28,9 @@ class JobEvent:
     Attributes:
         task: its name; "" where a message cannot be read.
         job: its id, as people see it; of what cannot be read the publisher's, or "".
-        at: when it happened, by the clock of whoever tells.
+        at: when it happened, by the clock of whoever publishes it.
         attempt: which one; 0: none yet.
-        worker: the name of the worker that tells; None: who tells is none.
+        worker: the name of the worker that publishes it; None: no worker does.
         duration: of an attempt that has ended, in seconds.
         error: why it comes again or is dead: the type and the first line of the error.
     """

@@ -28,5 +28,5 @@ def flags_of(metadata: str | None) -> frozenset[str]:
     """
     if metadata is None or FLAGS_KEY not in metadata:
         return frozenset()
-    told = read_object(metadata, "its metadata").get(FLAGS_KEY)
-    return frozenset(told.split()) if isinstance(told, str) else frozenset()
+    flags = read_object(metadata, "its metadata").get(FLAGS_KEY)
+    return frozenset(flags.split()) if isinstance(flags, str) else frozenset()

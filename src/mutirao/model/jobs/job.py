@@ -220,8 +220,8 @@ class Job(JobFacts):
     ) -> None:
         """Set the callbacks.
 
-        `report` receives progress; `keep` converts a result to store; `shall_end` tells whether the
-        attempt shall end; `home` is its database; `alive` receives signs of life; `attempt`
+        `report` receives progress; `keep` converts a result to store; `shall_end` returns whether
+        the attempt shall end; `home` is its database; `alive` receives signs of life; `attempt`
         is this one, for tasks of our own that complete their jobs themselves.
         """
         self._alive, self._attempt = alive, attempt
@@ -240,7 +240,7 @@ class Job(JobFacts):
         """True when this attempt shall end: it was cancelled, it timed out, or its worker stops.
 
         For long plain functions, which nothing can end from outside: ask now and then, and return.
-        Asks no database; any thread may read it. A handler that returns after it was told so has
+        Asks no database; any thread may read it. A handler that returns after it has read so has
         not succeeded: if the worker stops, its job is given back, which costs no attempt, unless
         `transaction()` has completed it. Always False in a child process, which is killed instead.
         """
@@ -266,12 +266,12 @@ class Job(JobFacts):
         Raises:
             InvalidProgress: a value is not a finite number, or the note is not text.
         """
-        told = finite("done", done), None if of is None else finite("of", of)
+        report = finite("done", done), None if of is None else finite("of", of)
         if note is not None and not isinstance(note, str):
-            raise InvalidProgress(f"progress was told the note {note!r:.100}; give text, or None")
+            raise InvalidProgress(f"progress was given the note {note!r:.100}; give text, or None")
         self.alive()
         if self._report is not None:
-            self._report(self._claim, *told, note)
+            self._report(self._claim, *report, note)
 
     def alive(self) -> None:
         """Give a sign of life, for the `stall_timeout` of the task; `progress` gives one, too.

@@ -36,7 +36,7 @@ class Wake(NamedTuple):
 
     `first`: the ids of the workers that shall look at once; None: all. `then`: of those that look
     after them, in case they do not; with the last, those that are newer than the worker `newest`.
-    `after`: how many have been told to look before whoever receives this one, if none is named.
+    `after`: how many have been woken before whoever receives this one, if none is named.
     """
 
     queue: str | None = None

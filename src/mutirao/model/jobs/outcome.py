@@ -71,7 +71,7 @@ def completion(job: Job, started_ago: float) -> Settlement:
 
 
 class Completion(NamedTuple):
-    """A job that succeeds in a transaction of many, and the attempt that is to be told of it."""
+    """A job that succeeds in a transaction of many, and the attempt that is to learn of it."""
 
     settlement: Settlement
     attempt: Attempt
@@ -92,7 +92,7 @@ def error_of(job: Job) -> BaseException | None:
 
 
 def completing(job: Job) -> Completion | None:
-    """Return what completes a job, together with others.
+    """Return what completes a job, in a batch with others.
 
     None: something waits for its end, or no worker runs it.
     """

@@ -1,4 +1,4 @@
-"""What a handler tells of its progress: finite numbers."""
+"""Checks what a handler reports of its progress: finite numbers."""
 
 from math import isfinite, nan
 
@@ -6,11 +6,11 @@ from mutirao.errors import InvalidProgress
 
 
 def finite(name: str, value: float) -> float:
-    """Return a number that a handler told as `name`; raise InvalidProgress if it is none."""
+    """Return a number that a handler reported as `name`; raise InvalidProgress if it is none."""
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
         number = nan
     if not isfinite(number):
-        raise InvalidProgress(f"progress was told {name}={value!r:.100}; give a finite number")
+        raise InvalidProgress(f"progress was given {name}={value!r:.100}; give a finite number")
     return number

@@ -208,8 +208,8 @@ def _arguments(newer: str) -> dict[str, Any]:
 
 def _repeats(done: Done, task: str, args: str) -> bool:
     """Return whether the arguments are equal; as text, since True is 1 in Python."""
-    told = _sorted(args)
-    return done.task == task and told is not None and _sorted(done.args) == told
+    wanted = _sorted(args)
+    return done.task == task and wanted is not None and _sorted(done.args) == wanted
 
 
 def _sorted(args: str) -> str | None:

@@ -22,7 +22,7 @@ MAX_VALUE = 200  # characters of an argument's value that are compared
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
 PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
-# Of a rate by the second this part may start together, so that a claim that comes so late loses no
+# Of a rate by the second this part may start at once, so that a claim that comes so late loses no
 # token: 50 ms.
 TOGETHER = 0.05
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
@@ -39,7 +39,7 @@ class RateTerms(NamedTuple):
 def pace_of(rate: float) -> RateTerms:
     """Return the terms by which no second has more starts than `rate`, rounded up.
 
-    What may start together is taken off what comes in a second: a long run of starts has at least
+    What may start at once is taken off what comes in a second: a long run of starts has at least
     95 in 100 of the rate.
     """
     burst = max(1, math.ceil(rate * TOGETHER))
@@ -270,13 +270,13 @@ class Admission(NamedTuple):
 
 
 def both(some: set[int], others: set[int]) -> set[int]:
-    """Return the ids of two settlements together, with the wakes of both."""
+    """Return the ids of two settlements, with the wakes of both."""
     woken = tuple(
         wake for each in (some, others) if isinstance(each, Settled) for wake in each.woken
     )
-    together = Settled(some | others)
-    together.woken = woken
-    return together if woken else set(together)
+    merged = Settled(some | others)
+    merged.woken = woken
+    return merged if woken else set(merged)
 
 
 def anywhere() -> Settled:

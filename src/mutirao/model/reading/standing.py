@@ -78,7 +78,7 @@ class ReasonKind(StrEnum):
 class Reason:
     """One reason: its kind, a sentence in English, and what it names.
 
-    `brief`: the sentence without what it tells of other jobs; empty if it tells nothing of them.
+    `brief`: the sentence without what it says of other jobs; empty if it says nothing of them.
     """
 
     kind: ReasonKind
@@ -88,7 +88,7 @@ class Reason:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether it tells something of other jobs."""
+        """Whether it says something of other jobs."""
         return bool(self.brief)
 
 
@@ -101,42 +101,42 @@ def explain(job: Standing, workers: Sequence[WorkerRecord], now: datetime) -> tu
         now: the moment of both.
     """
     if job.state is JobState.RUNNING:
-        told = f"it runs, at worker {job.worker}"
-        return (Reason(ReasonKind.RUNNING, told, {"worker": job.worker}),)
+        text = f"it runs, at worker {job.worker}"
+        return (Reason(ReasonKind.RUNNING, text, {"worker": job.worker}),)
     found = [*_held_back(job), *_too_early(job, now), *_nobody(job, workers)]
     return tuple(found) or tuple(_in_line(job))
 
 
 def _held_back(job: Standing) -> Iterator[Reason]:
     for limit in job.paused:
-        told = f"{limit!r} is paused: nothing of it starts until it is resumed"
-        yield Reason(ReasonKind.PAUSED, told, {"limit": limit})
+        text = f"{limit!r} is paused: nothing of it starts until it is resumed"
+        yield Reason(ReasonKind.PAUSED, text, {"limit": limit})
     if job.after:
-        told = f"it comes after {_jobs(job.after)}, which has not ended as it has to"
-        yield Reason(ReasonKind.AFTER, told, {"jobs": list(job.after)}, _BRIEF_AFTER)
+        text = f"it comes after {_jobs(job.after)}, which has not ended as it has to"
+        yield Reason(ReasonKind.AFTER, text, {"jobs": list(job.after)}, _BRIEF_AFTER)
     if job.held_by is not None:
-        told = f"job {job.held_by} has the same key, and has not ended"
-        yield Reason(ReasonKind.KEY, told, {"job": job.held_by}, _BRIEF_KEY)
+        text = f"job {job.held_by} has the same key, and has not ended"
+        yield Reason(ReasonKind.KEY, text, {"job": job.held_by}, _BRIEF_KEY)
     if job.full is not None and job.full.limit not in job.paused:
         yield _behind(job.full)
     if job.state is JobState.BLOCKED and not (job.paused or job.after or job.held_by or job.full):
-        told = (
-            "it is blocked, and nothing tells by what: workers release such jobs every few minutes"
+        text = (
+            "it is blocked, and nothing says by what: workers release such jobs every few minutes"
         )
-        yield Reason(ReasonKind.BLOCKED, told)
+        yield Reason(ReasonKind.BLOCKED, text)
 
 
 def _behind(full: Full) -> Reason:
     facts = {"limit": full.limit, "key": full.key, "most": full.most, "running": full.running}
     whose = f" for {full.key!r}" if full.key else ""
     if full.most is None:
-        told = f"it waited for limit {full.limit!r}, which is gone: it is released in a moment"
+        text = f"it waited for limit {full.limit!r}, which is gone: it is released in a moment"
     elif full.per is not None:
-        told = f"limit {full.limit!r}{whose} lets {full.most} start in {full.per:g} s"
+        text = f"limit {full.limit!r}{whose} lets {full.most} start in {full.per:g} s"
     else:
-        told = f"limit {full.limit!r}{whose} is full: {full.running} of {full.most} run"
+        text = f"limit {full.limit!r}{whose} is full: {full.running} of {full.most} run"
     brief = "" if full.most is None else f"limit {full.limit!r} lets no more start now"
-    return Reason(ReasonKind.LIMIT, told, facts, brief)
+    return Reason(ReasonKind.LIMIT, text, facts, brief)
 
 
 def _too_early(job: Standing, now: datetime) -> Iterator[Reason]:
@@ -144,8 +144,8 @@ def _too_early(job: Standing, now: datetime) -> Iterator[Reason]:
         return
     facts = {"run_at": job.run_at, "attempt": job.attempt}
     if job.attempt:
-        told = f"attempt {job.attempt} has ended, and the next one is at {job.run_at.isoformat()}"
-        yield Reason(ReasonKind.RETRY, told, facts)
+        text = f"attempt {job.attempt} has ended, and the next one is at {job.run_at.isoformat()}"
+        yield Reason(ReasonKind.RETRY, text, facts)
     else:
         yield Reason(ReasonKind.TIME, f"it is due at {job.run_at.isoformat()}", facts)
 
@@ -156,26 +156,26 @@ def _nobody(job: Standing, workers: Sequence[WorkerRecord]) -> Iterator[Reason]:
     if not alive:
         yield Reason(ReasonKind.NO_WORKER, "no worker is running", facts)
     elif not any(each.serves(job.queue) for each in alive):
-        told = f"no worker that runs takes jobs of queue {job.queue!r}"
-        yield Reason(ReasonKind.NO_QUEUE, told, facts)
+        text = f"no worker that runs takes jobs of queue {job.queue!r}"
+        yield Reason(ReasonKind.NO_QUEUE, text, facts)
     elif not any(each.serves(job.queue, job.task) for each in alive):
-        told = f"no worker that takes jobs of queue {job.queue!r} knows task {job.task!r}"
-        yield Reason(ReasonKind.NO_TASK, told, facts)
+        text = f"no worker that takes jobs of queue {job.queue!r} knows task {job.task!r}"
+        yield Reason(ReasonKind.NO_TASK, text, facts)
 
 
 def _in_line(job: Standing) -> Iterator[Reason]:
     if job.carried:
         yield Reason(
-            ReasonKind.CARRIED, "a broker has been told of it, and workers hear of it there"
+            ReasonKind.CARRIED, "a broker has been text of it, and workers hear of it there"
         )
     if job.ahead:
         more = "at least " if job.ahead >= MOST_AHEAD else ""
-        told = f"{more}{job.ahead} jobs of queue {job.queue!r} with its priority are before it"
+        text = f"{more}{job.ahead} jobs of queue {job.queue!r} with its priority are before it"
         facts = {"jobs": job.ahead, "queue": job.queue}
-        yield Reason(ReasonKind.AHEAD, told, facts, "jobs of its queue are before it")
+        yield Reason(ReasonKind.AHEAD, text, facts, "jobs of its queue are before it")
     if not job.carried and not job.ahead:
-        told = "it is due, and first in its lane: the next worker with a free slot takes it"
-        yield Reason(ReasonKind.SOON, told)
+        text = "it is due, and first in its lane: the next worker with a free slot takes it"
+        yield Reason(ReasonKind.SOON, text)
 
 
 def _jobs(ids: Iterable[int]) -> str:

@@ -125,7 +125,7 @@ def _by_local_time(line: CronSim, place: tzinfo, after: datetime) -> Iterator[da
         if tick > last:
             last = tick
             yield tick
-            times.dt = max(local, _shown(tick, place))  # all skipped times tick once, together
+            times.dt = max(local, _shown(tick, place))  # all skipped times tick once
 
 
 def _by_real_time(line: CronSim, place: tzinfo, after: datetime) -> Iterator[datetime]:

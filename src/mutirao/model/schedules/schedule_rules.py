@@ -263,9 +263,9 @@ def _wanted(state: ScheduleState, passed: list[datetime], now: datetime) -> list
 
 def job_of(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
     """Return the job of a tick, with the tick in its metadata because it may run much later."""
-    told = {"schedule": schedule.name}
+    origin = {"schedule": schedule.name}
     if tick is not None:
-        told["tick"] = tick.astimezone(UTC).isoformat()
+        origin["tick"] = tick.astimezone(UTC).isoformat()
     due = None
     if tick is not None and schedule.jitter > ZERO_DURATION:
         # Equal in all workers, and different for schedules that share a tick.
@@ -273,6 +273,6 @@ def job_of(schedule: Schedule, tick: datetime | None, now: datetime) -> NewJob:
         due = tick + schedule.jitter * share
     return replace(
         schedule.job,
-        metadata={**begun(schedule.job.metadata, now), **told},
+        metadata={**begun(schedule.job.metadata, now), **origin},
         run_at=due if due is not None and due > now else None,
     )

@@ -34,7 +34,7 @@ class Token:
     """The state of a schedule that a broker keeps.
 
     Parameters:
-        loop: tells this loop from one that was begun after the broker had lost it: a UUID.
+        loop: distinguishes this loop from one that was begun after the broker had lost it: a UUID.
         serial: grows with each step.
         phase: how many phases have ended.
         tick, due: when the phase ticks, and when it is due: jitter or a retry make that later.

@@ -55,7 +55,7 @@ def check_field(field: object, of: str = "the filter") -> None:
 
 
 def value_at(payload: object, field: str) -> str:
-    """Return what a payload has in a field, as text by which it is told apart; empty: nothing.
+    """Return what a payload has in a field, as text by which it is distinguished; empty: nothing.
 
     Text of at most 200 characters, as keys are; a digest of what is longer, or cannot be a key.
     """

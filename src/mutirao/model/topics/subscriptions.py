@@ -1,4 +1,4 @@
-"""Subscriptions: who is told of what is published, and by which job."""
+"""Subscriptions: who receives what is published, and by which job."""
 
 import json
 from collections.abc import Mapping
@@ -136,11 +136,11 @@ class SubscriptionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a subscription is to be told again, or for the first time.
+    """What a subscription is to receive again, or for the first time.
 
     Parameters:
         subscription: its id.
-        topic: only what was published on this topic; None: on all that it is told of.
+        topic: only what was published on this topic; None: on all that it receives.
         since, until: only what was published from this moment on, and before that one.
         missing: only what it has no delivery of.
     """
@@ -175,11 +175,11 @@ def _said_of(unique: Unique) -> dict[str, Any]:
 
 def unique_of(said: Mapping[str, Any]) -> Unique:
     """Return the options of a key that were said as JSON."""
-    told = dict(said)
-    told["on_conflict"] = OnConflict(told["on_conflict"])
-    if told.get("unique_for") == "forever":
-        told["unique_for"] = FOREVER
-    return Unique(**told)
+    given = dict(said)
+    given["on_conflict"] = OnConflict(given["on_conflict"])
+    if given.get("unique_for") == "forever":
+        given["unique_for"] = FOREVER
+    return Unique(**given)
 
 
 def scope_of(id: str) -> str:

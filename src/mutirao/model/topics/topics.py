@@ -1,7 +1,7 @@
 """Topics: what is published once is delivered once for each subscription.
 
 A publication is a job of its topic's task, and a delivery is a job of the subscription's task: so
-both have attempts, retries, history and views like any other. `Event` is what a subscriber is told
+both have attempts, retries, history and views like any other. `Event` is what a subscriber receives
 of the publication.
 """
 
@@ -24,7 +24,7 @@ _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What was published, as a subscriber is told of it, injected by annotation: `event: Event`.
+    """What was published, as a subscriber receives it, injected by annotation: `event: Event`.
 
     Parameters:
         id: the publication's id, the same for all subscriptions and attempts.
@@ -79,13 +79,13 @@ def check_pattern(pattern: object) -> str:
     return check_topic(pattern)
 
 
-def is_told_of(pattern: str, topic: str) -> bool:
-    """Return whether a subscription to a topic or a pattern is told of a topic."""
+def receives(pattern: str, topic: str) -> bool:
+    """Return whether a subscription to a topic or a pattern receives a topic."""
     return pattern in patterns_of(topic)
 
 
 def patterns_of(topic: str) -> tuple[str, ...]:
-    """Return all that a subscription may be to in order to be told of a topic.
+    """Return all that a subscription may be to in order to receive a topic.
 
     The topic itself, and each pattern that matches it: so the database finds subscriptions by
     equality, with an index.

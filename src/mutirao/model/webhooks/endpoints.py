@@ -35,7 +35,7 @@ TEST_TOPIC = "mutirao.test"  # of what `endpoints test` sends
 FAIR_BY = "endpoint"  # deliveries take turns by it
 FIRST = -100  # the priority of samples and probes, which wait for no delivery
 # Of one endpoint, in the whole fleet: one that answers slowly leaves slots to the others. So many
-# are claimed, and completed, together: with 20 the same work took a seventh more of a processor.
+# are claimed, and completed, in one batch: with 20 the same took a seventh more of a processor.
 USUAL_CONCURRENCY = 50
 # Until it has answered, and again when its breaker has opened: silent ones hold few slots.
 CONCURRENCY_AT_FIRST = 5
@@ -146,7 +146,7 @@ class Endpoint:
     def rules(self) -> dict[str, Rule | None]:
         """Its own limits by their names, None where it has none: of deliveries at once, of a rate.
 
-        Apart from `USUAL_CONCURRENCY`, which all have.
+        Besides `USUAL_CONCURRENCY`, which all have.
         """
         most, rate = self.concurrency, self.rate
         names = limit_name("endpoint", self.id), limit_name("endpoint", self.id, "rate")
@@ -171,7 +171,7 @@ class Endpoint:
             raise InvalidEndpoint(
                 f"endpoint {self.id!r} has an order by {self.order_by[:MAX_KEY]!r} and"
                 f" {len(self.topics)} topics; give a field of up to {MAX_KEY} characters, and one"
-                " topic or pattern, such as order.*: publications are told in order for one"
+                " topic or pattern, such as order.*: publications are delivered in order for one"
             )
         if self.when_dead is not None and self.when_dead not in [*WhenDead]:
             raise InvalidEndpoint(f"when_dead is {self.when_dead!r}; give 'stop' or 'continue'")

@@ -1,4 +1,4 @@
-"""What is kept of each attempt to deliver a webhook, and what a worker that sends them is told."""
+"""What is kept of each attempt to deliver a webhook, and the settings of who sends them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from mutirao.model.webhooks.breakers import BreakerTerms
 
 GONE = 410  # the endpoint is to be disabled, by Standard Webhooks
 ASKS_TO_WAIT = (429, 503)
-LONGEST_TOLD = 500  # characters of the last failure of an endpoint
+LONGEST_SUMMARY = 500  # characters of the last failure of an endpoint
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,11 +47,11 @@ class WebhookAttempt:
     hold: float | None = None
 
     @property
-    def told(self) -> str:
+    def summary(self) -> str:
         """What came of it, in a line."""
         if self.failure is None:
             return f"answered {self.status}"
-        return f"{self.failure}: {self.detail}"[:LONGEST_TOLD]
+        return f"{self.failure}: {self.detail}"[:LONGEST_SUMMARY]
 
     @property
     def answered(self) -> bool:
@@ -79,7 +79,7 @@ class WebhookSettings:
         ports: that may be called.
         networks: that are delivered to although they are not public, such as `10.1.0.0/16`.
         ca: a file of certificates to trust besides the system's; None: only those.
-        connections: open at most, to all servers together. Those beyond the worker's slots are for
+        connections: open at most, to all servers in sum. Those beyond the worker's slots are for
             what waits for silent servers, and leaves its slots to others meanwhile.
         breakers: when deliveries to an endpoint or host are held.
     """

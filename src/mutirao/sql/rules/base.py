@@ -127,7 +127,7 @@ class Rules(ABC):
         """Let all workers look again when this transaction commits, also those that are busy."""
 
     @abstractmethod
-    def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
+    def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Notify callers that wait for the end of these jobs, when this transaction commits."""
 
     @abstractmethod

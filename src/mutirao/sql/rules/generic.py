@@ -117,7 +117,7 @@ class LockAskWrite(Rules):
         """Do nothing: workers notice a commit by themselves, or poll."""
         yield from ()
 
-    def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
+    def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Do nothing: callers notice a commit by themselves, or poll."""
         yield from ()
 

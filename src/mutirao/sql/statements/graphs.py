@@ -286,7 +286,7 @@ def _give_up(
         jobs = [row.job for row in waiting]
         cancel_waiting(conn, dialect, jobs, now)
         limits.cancelled(conn, dialect, jobs, now)
-        through(conn, dialect.rules.tell_ended(jobs))
+        through(conn, dialect.rules.notify_ended(jobs))
         _close(conn, CANCELLED, waiting)
 
 

@@ -139,7 +139,7 @@ def _end_waiting(
         return
     cancel_waiting(conn, dialect, waiting, now, error_type, error)
     uniqueness.let_go(conn, dialect, waiting)
-    through(conn, dialect.rules.tell_ended(waiting))
+    through(conn, dialect.rules.notify_ended(waiting))
     told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
     graphs.ended(conn, dialect, enqueue, told, now)
     limits.cancelled(conn, dialect, waiting, now)

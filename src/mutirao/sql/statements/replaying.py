@@ -26,7 +26,7 @@ from mutirao.model.topics.payload_filter import value_at
 from mutirao.model.topics.subscriptions import Replay, Replayed
 from mutirao.model.topics.topics import (
     PUBLICATION,
-    is_told_of,
+    receives,
 )
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
@@ -101,7 +101,7 @@ class Replaying:
         topic = self.asked.topic
         if topic is None:
             return its
-        if not any(is_told_of(each, topic) for each in its):
+        if not any(receives(each, topic) for each in its):
             raise InvalidSubscription(
                 f"subscription {whom.id!r} is to {', '.join(its)}, and not to {topic}; leave the"
                 " topic out, or name one that it is subscribed to"

@@ -73,7 +73,7 @@ def overtake(
         cancel_waiting(conn, dialect, [row.after], now, SUPERSEDED, why)
     if overtaken := [row.after for row in rows]:
         let_go(conn, dialect, overtaken)
-        through(conn, dialect.rules.tell_ended(overtaken))
+        through(conn, dialect.rules.notify_ended(overtaken))
     return overtaken
 
 

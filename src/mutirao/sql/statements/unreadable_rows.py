@@ -72,7 +72,7 @@ class Burial:
         dead = OutcomeKind.DEAD
         end_waiting(conn, self.dialect, [job], self.now, dead, self.error_type, self.error)
         uniqueness.let_go(conn, self.dialect, [job])
-        through(conn, self.dialect.rules.tell_ended([job]))
+        through(conn, self.dialect.rules.notify_ended([job]))
         graphs.ended(conn, self.dialect, self.enqueue, {job: dead}, self.now)
         limits.cancelled(conn, self.dialect, [job], self.now)
         return True

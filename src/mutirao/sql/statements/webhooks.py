@@ -71,7 +71,7 @@ def record(
     for name, verdict in verdicts.items():
         if not verdict.acts:
             _write(conn, name, verdict.row)
-    endpoints.note_failures(conn, {e.endpoint: e.told for e in attempts if not e.ok}, moment)
+    endpoints.note_failures(conn, {e.endpoint: e.summary for e in attempts if not e.ok}, moment)
     return Judged(acting, gone)
 
 

@@ -73,7 +73,7 @@ class Settling:
             results.keep(conn, self._dialect, ended, now)
             kinds = {s.id: s.outcome.kind for s in ended}
             graphs.ended(conn, self._dialect, self._enqueue, kinds, now)
-            through(conn, self._rules.tell_ended(list(kinds)))
+            through(conn, self._rules.notify_ended(list(kinds)))
         if keyed := [s.id for s in done if s.keyed and s.id in settled]:
             uniqueness.let_go(conn, self._dialect, keyed)
         return settled

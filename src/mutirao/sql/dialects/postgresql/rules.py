@@ -159,7 +159,7 @@ class PostgresqlRules(Rules):
         """Wake all workers, also those that do not listen: people change jobs seldom."""
         yield Execute(statements.WAKE_ALL)
 
-    def tell_ended(self, jobs: Sequence[int]) -> Query[None]:
+    def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Notify callers who wait for one of them, if there are any."""
         yield Execute(statements.NOTIFY_ENDED, (array(jobs),))
 
