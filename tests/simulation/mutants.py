@@ -73,7 +73,7 @@ def _handlers_start_whoever_lives(patch: pytest.MonkeyPatch) -> None:
 
 def _claims_of_a_dead_id_are_taken(patch: pytest.MonkeyPatch) -> None:
     async def take(self: Producer, lanes: list[Lane], wanted: int) -> list[Claim]:
-        without = tuple(self._left_to_others)
+        without = tuple(self._served.left)
         return await self._store.claim(self._row.id, lanes, wanted, without=without)
 
     patch.setattr(Producer, "_take", take)

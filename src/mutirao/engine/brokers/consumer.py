@@ -10,6 +10,7 @@ from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from itertools import count
+from logging import ERROR
 from time import monotonic
 from typing import Protocol
 
@@ -19,6 +20,7 @@ from mutirao.engine.brokers.redelivered import Suspects
 from mutirao.engine.brokers.settling import DeliverySettler, Key, LateStore, Overflow
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
+from mutirao.engine.dispatch.admission import ServedTasks, SuspectTurn
 from mutirao.engine.dispatch.attempt_events import publish_buried, publish_lost
 from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
@@ -30,7 +32,6 @@ from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log
 from mutirao.model.brokers.message import Ack, Again, Bury, Cause, Delivery, Message
-from mutirao.model.jobs import lost_workers
 from mutirao.model.jobs.job import Claim, NewJob
 from mutirao.ports import Consumer
 from mutirao.ports.events import event_transport, published
@@ -104,23 +105,6 @@ class Source(Protocol):
         ...
 
 
-class _SuspectsOf:
-    """The suspects among what came in one batch. `has_one`: whether one is in the process."""
-
-    def __init__(self, has_one: bool) -> None:
-        self._has_one, self._later = has_one, 0
-
-    def takes_one(self) -> bool:
-        """Return whether one may be taken, and take it."""
-        free, self._has_one = not self._has_one, True
-        return free
-
-    def wait(self) -> float:
-        """Return the seconds until the next of the others comes again."""
-        self._later += 1
-        return lost_workers.postponed_for(self._later)
-
-
 @dataclass(frozen=True, slots=True)
 class ConsumedQueue:
     """One queue of a broker, as it is consumed.
@@ -170,7 +154,7 @@ class Receiver:
     ) -> None:
         self._begun: str | None = queue.begun
         self.queue, self._transport, self._settings = queue.name, queue.transport, settings
-        self._tasks, self._pulse, self._reader = handlers.tasks, pulse, queue.reader
+        self._served, self._pulse, self._reader = ServedTasks(handlers.tasks), pulse, queue.reader
         longest, in_order = queue.transport.longest_again, not queue.transport.longest_delay
         overflow = Overflow(longest, in_order, handlers.executor.most_attempts, late)
         self._returns = DeliverySettler(
@@ -309,7 +293,7 @@ class Receiver:
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return what this worker runs of what came; settle the rest."""
         claims, now = [], datetime.now(UTC)
-        queue = _SuspectsOf(self.dispatcher.has_suspect())
+        turn = SuspectTurn(self.dispatcher.has_suspect())
         for delivery in came:
             run = next(_RUNS)
             message = self._read(consumer, delivery, run, now)
@@ -322,18 +306,18 @@ class Receiver:
                 continue
             key = claim.id, run
             self._returns.hold(key, consumer, delivery, message)
-            if claim.task not in self._tasks:
+            if claim.task not in self._served.names:
                 self._leave_to_others(key, delivery, message)
             elif message.delay:
                 wait = min(message.delay, self._transport.longest_delay)
                 self._returns.settle(key, Again(delivery, message, wait))
-            elif (again := self._not_now(delivery, message, queue)) is not None:
+            elif (again := self._not_now(delivery, message, turn)) is not None:
                 self._returns.settle(key, again)
             else:
                 claims.append(claim)
         return claims
 
-    def _not_now(self, delivery: Delivery, message: Message, queue: "_SuspectsOf") -> Again | None:
+    def _not_now(self, delivery: Delivery, message: Message, turn: SuspectTurn) -> Again | None:
         """Return how a message comes again that is not run now; None: it is.
 
         A suspect is noted first, and then it starts where no other one is.
@@ -347,13 +331,13 @@ class Receiver:
             self._suspects.came_back()
         if message.lost + 1 >= MAX_LOST_RUNS:  # it is dead, which ends no worker
             return None
-        if queue.takes_one():
+        if turn.take():
             if message.noted:
                 return None
             if self._suspects.may_note():
                 self._suspects.noting()
                 return Again(delivery, replace(message, noted=True), anew=True)
-        return Again(delivery, message, queue.wait(), anew=True)
+        return Again(delivery, message, turn.wait(), anew=True)
 
     async def _clear_the_way(self, suspect: Claim) -> bool:
         """Let a suspect start once what was sent anew before is settled, and receive nothing.
@@ -412,10 +396,10 @@ class Receiver:
             cause = job_messages.cause_of(message, dead, datetime.now(UTC))
             self._returns.bury(key, cause)
             return
-        self._say(
-            f"no such task here: {task}, on queue {self.queue!r}; left to workers that have"
-            " it: after ten minutes without one it is dead"
+        then = (
+            f"jobs of queue {self.queue} left to others; without any for ten minutes, they are dead"
         )
+        self._served.leave([task], then, ERROR)
         again = Again(delivery, job_messages.met_unknown(message), UNKNOWN_DELAY, anew=True)
         self._returns.settle(key, again)
 

@@ -15,6 +15,7 @@ from time import monotonic
 
 from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for_room
 from mutirao.engine.calls import outcomes
+from mutirao.engine.dispatch.admission import ServedTasks
 from mutirao.engine.dispatch.attempt_events import publish_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
@@ -53,7 +54,7 @@ class Doorbells:
         answer: Answer,
     ) -> None:
         self.queue, self._transport, self._settings = queue, transport, settings
-        self._served, self._dispatcher, self._answer = served, dispatcher, answer
+        self._served, self._dispatcher, self._answer = ServedTasks(served), dispatcher, answer
         self._waits_since: float | None = None
         self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
         self._left: deque[Read] = deque()  # received, and waiting for room
@@ -62,7 +63,6 @@ class Doorbells:
         back, longest = f"answering those of queue {queue} again", settings.longest_wait
         self._trouble = LoopRetry(what, back, longest, who="database or broker", once="text")
         self._consumer: Consumer | None = None
-        self._unknown: set[str] = set()  # tasks that the log has
         self.began = asyncio.Event()
         self.reached: datetime | None = None
 
@@ -174,7 +174,7 @@ class Doorbells:
             buried = Bury(delivery, Cause(error_type="NoDoorbell", error=error))
             publish_buried(self._transport, self.queue, buried, message)
             return buried, []
-        if message.task not in self._served:
+        if message.task not in self._served.names:
             return self._leave_to_others(delivery, message), []
         return Ack(delivery), doorbells
 
@@ -184,12 +184,7 @@ class Doorbells:
         It waits for longer each time. After the grace it is dropped: the relay takes the job for
         lost then and rings anew, so that otherwise its doorbells would be more and more.
         """
-        if message.task not in self._unknown:
-            self._unknown.add(message.task)
-            log.warning(
-                "no such task here: %s, on queue %r; its jobs are left to workers that have it",
-                *(message.task, self.queue),
-            )
+        self._served.leave([message.task], f"jobs of queue {self.queue} left to others")
         wait, waited = UNKNOWN_FIRST, 0.0
         for _ in range(1, message.attempt):
             waited, wait = waited + wait, min(2 * wait, UNKNOWN_LONGEST)

@@ -18,6 +18,7 @@ from mutirao.engine.claiming.lost_claims import LostClaims, Runs
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
+from mutirao.engine.dispatch.admission import ServedTasks
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
 from mutirao.engine.measuring import Listeners
@@ -95,8 +96,8 @@ class Producer:
         )
         self._has_lanes = queues is None or not self._elsewhere.issuperset(queues)
         # Without a choice, all that the application has, tasks that it will have later among them.
-        self._served: Collection[str] = tasks if settings.tasks is None else {*settings.tasks}
-        self._left_to_others = {name for name in tasks if name not in self._served}
+        names: Collection[str] = tasks if settings.tasks is None else {*settings.tasks}
+        self._served = ServedTasks(names, {name for name in tasks if name not in names})
         self._woken = asyncio.Event()
         self._refresh_at = 0.0  # monotonic
         self._may_refresh_at = 0.0  # monotonic
@@ -105,7 +106,7 @@ class Producer:
         self._attention = ListenPolicy(monotonic())
         self._between_claims = asyncio.Lock()
         self._holdings = LostClaims(row, dispatcher, self._between_claims, settings.longest_wait)
-        self._unfit = Unfit(row, dispatcher, self._holdings, self._served, self._left_to_others)
+        self._unfit = Unfit(row, dispatcher, self._holdings, self._served)
         self._sieve = UnreadableRowSearch(row, dispatcher, self._claim_these)
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
@@ -277,7 +278,7 @@ class Producer:
         started = monotonic()
         self._lanes.asking()
         self._dispatcher.expect()
-        without = tuple(self._left_to_others)
+        without = tuple(self._served.left)
         claims = await self._known(
             lambda worker: self._store.claim(worker, lanes, wanted, without=without)
         )

@@ -13,7 +13,7 @@ from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import StoreUnavailable
 from mutirao.model.jobs import lost_workers
 from mutirao.model.jobs.claim import Claim
-from mutirao.model.jobs.outcome import Outcome, Settlement
+from mutirao.model.jobs.outcome import Outcome
 
 # Notes a start in the store; returns False if others may have the job now.
 NoteStart = Callable[[Claim], Awaitable[bool]]
@@ -23,15 +23,6 @@ Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
 def counted(claims: Iterable[Claim]) -> list[Claim]:
     """Return claims as their starts count: workers that had one and did not begin, do not."""
     return [_counted(claim) if claim.lost else claim for claim in claims]
-
-
-def postponed(claims: Iterable[Claim]) -> list[Settlement]:
-    """Return how suspects wait that are not to run now, one a while after the other."""
-    settlements = []
-    for n, claim in enumerate(claims, start=1):
-        outcome = outcomes.postponed(lost_workers.postponed_for(n))
-        settlements.append(Settlement(claim.id, claim.run, outcome))
-    return settlements
 
 
 def noting(row: WorkerRow) -> NoteStart:

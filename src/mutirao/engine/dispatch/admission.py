@@ -1,0 +1,53 @@
+"""Decides which claimed jobs a worker starts: those of its tasks, and of suspects one at a time.
+
+A suspect is a job with which workers were lost. Only one of several causes the losses, and it must
+not take the others with it every time: so one runs, and the others come again one after another.
+What becomes of a job that is not admitted is for the store, or for the broker that has it.
+"""
+
+from collections.abc import Collection, Iterable
+from logging import WARNING
+
+from mutirao.log import log
+from mutirao.model.jobs import lost_workers
+
+
+class ServedTasks:
+    """The tasks that a worker has. Jobs of others are left to other workers, which it logs once.
+
+    Parameters:
+        names: those of its tasks; tasks that are registered later are among them later.
+        left: names of tasks that need no log line, to which those that have one are added.
+    """
+
+    def __init__(self, names: Collection[str], left: set[str] | None = None) -> None:
+        self.names = names
+        self.left: set[str] = set() if left is None else left
+
+    def leave(
+        self, tasks: Iterable[str], then: str = "left to other workers", level: int = WARNING
+    ) -> None:
+        """Log the tasks that were not logged before; `then`: what becomes of their jobs."""
+        if new := {*tasks} - self.left:
+            self.left |= new
+            log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
+
+
+class SuspectTurn:
+    """The one suspect that may run, and the waits of the others of a batch.
+
+    `taken`: whether this process has one already.
+    """
+
+    def __init__(self, taken: bool) -> None:
+        self._taken, self._later = taken, 0
+
+    def take(self) -> bool:
+        """Return whether the next suspect may run, which takes the turn."""
+        free, self._taken = not self._taken, True
+        return free
+
+    def wait(self) -> float:
+        """Return the seconds until the next of the others comes again."""
+        self._later += 1
+        return lost_workers.postponed_for(self._later)
