@@ -12,10 +12,11 @@ from typing import Any
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Finished, Running
-from mutirao.engine.calls.processes import START_TIMEOUT, UP_TIMEOUT, Processes
+from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.attempt_log import JobLog
+from mutirao.engine.dispatch.attempt_terms import TermsOfTasks
 from mutirao.engine.dispatch.probes import until_done
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.log import log
@@ -28,7 +29,7 @@ from mutirao.model.row_json import UnreadableRow, check_storable, read_object
 from mutirao.model.trace import TRACEPARENT, trace_headers
 from mutirao.ports import Attempt
 from mutirao.tasks.around.middleware import AttemptMiddleware, around_attempt
-from mutirao.tasks.defaults import AttemptTerms, Defaults
+from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.task import Task
 from mutirao.tasks.topics.topics import Topic
 
@@ -66,7 +67,7 @@ class AttemptContext:
 
 
 class Executor:
-    """The execution of attempts of the registered tasks."""
+    """The execution of attempts of the registered tasks. `terms`: what holds for each task."""
 
     def __init__(
         self,
@@ -84,45 +85,19 @@ class Executor:
         context = context or AttemptContext()
         self._tasks, self._pauser, self._home = tasks, context.pauser, context.home
         self._fan_out = context.fan_out
-        self._terms = _TermsOfTasks(tasks, context.defaults)
         self._middleware = tuple(middleware)
+        self.terms = TermsOfTasks(
+            tasks, context.defaults, children=processes is not None, around=bool(middleware)
+        )
         self._threads = threads
         self._processes = processes
         self._attempts, self._report = context.log, context.report
 
-    def timeout(self, claim: Claim) -> float | None:
-        """Return the timeout of this attempt in seconds, or None."""
-        if claim.timeout is not None:
-            return claim.timeout
-        return self._terms[claim.task].timeout
-
-    def stall_timeout(self, claim: Claim) -> float | None:
-        """Return the seconds that this attempt may go without a sign of life, or None."""
-        return self._tasks[claim.task].options.stall_timeout
-
-    def lead(self, claim: Claim) -> float:
-        """Return the seconds that may pass before this attempt's handler begins."""
-        return UP_TIMEOUT + START_TIMEOUT if self._runs_in_child(self._tasks[claim.task]) else 0.0
-
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
-        policy, limit = self._terms[claim.task].retry, _number(claim.max_attempts)
-        policy = self._tasks[claim.task].retry_of(claim.args, policy)
-        return outcomes.of_error(error, claim.attempt, limit, policy)
-
-    def runs_in_thread(self, claim: Claim) -> bool:
-        """Return whether this attempt's handler runs in a thread, which nothing can end."""
-        task = self._tasks[claim.task]
-        return not task.is_coroutine and not self._runs_in_child(task)
-
-    def runs_in_loop(self, claim: Claim) -> bool:
-        """Return whether this attempt's handler runs in the event loop, which it may block."""
-        task = self._tasks[claim.task]
-        return task.is_coroutine and not self._runs_in_child(task)
-
-    def linked(self, claim: Claim) -> bool:
-        """Return whether others may wait for the end of this job."""
-        return self._tasks[claim.task].keeps_results or claim.linked
+        terms = self.terms[claim.task]
+        policy = terms.task.retry_of(claim.args, terms.retry)
+        return outcomes.of_error(error, claim.attempt, _number(claim.max_attempts), policy)
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
         """Return the `on_dead` job to enqueue for a dead job; an `on_dead` job has none itself."""
@@ -154,11 +129,6 @@ class Executor:
         yield refused._replace(outcome=outcome, follow_up=follow_up)
         dead = outcomes.dead("SettlingFailed", "the outcome could not be written")
         yield refused._replace(outcome=dead, follow_up=None)
-
-    def is_call(self, claim: Claim) -> bool:
-        """Return whether this attempt is only a call in a thread; see `begin` and `end`."""
-        task = self._tasks[claim.task]
-        return not (task.is_coroutine or self._middleware or self._runs_in_child(task) or task.asks)
 
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it.
@@ -279,9 +249,11 @@ class Executor:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
-        timeout, ends = self.timeout(claim), running.shall_end
-        means = self._report, keep, ends, self._pauser, self._home
-        return Job(claim, limit, timeout, running.begin, *means, running.note_alive, running)
+        timeout, alive = self.terms[claim.task].timeout_of(claim), running.note_alive
+        return Job(
+            claim, limit, timeout, running.begin, self._report, keep, running.shall_end,
+            self._pauser, self._home, alive, running,
+        )  # fmt: skip
 
     def _refuse(self, claim: Claim) -> Outcome | None:
         """Return an outcome for a job whose handler must not be called, or None."""
@@ -329,24 +301,9 @@ class Executor:
             return await result
         return result
 
-    def _runs_in_child(self, task: Task[..., Any]) -> bool:
-        return task.options.process and self._processes is not None
-
     def most_attempts(self, claim: Claim) -> int:
         """Return how many attempts a job may have."""
-        return _number(claim.max_attempts) or self._terms[claim.task].retry.most_attempts
-
-
-class _TermsOfTasks(dict[str, AttemptTerms]):
-    """What applies to the attempts of each task, found out when it is first asked."""
-
-    def __init__(self, tasks: Mapping[str, Task[..., Any]], defaults: Defaults | None) -> None:
-        super().__init__()
-        self._tasks, self._defaults = tasks, defaults
-
-    def __missing__(self, name: str) -> AttemptTerms:
-        terms = self[name] = self._tasks[name].terms(self._defaults)
-        return terms
+        return _number(claim.max_attempts) or self.terms[claim.task].retry.most_attempts
 
 
 def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:

@@ -105,7 +105,7 @@ class Slots:
         self._members: list[Sharer] = []
         self._active: set[Sharer] = set()  # those that have jobs here, or may have claimed some
         self._starts = 0
-        self._pumping = False
+        self.pumping = False  # jobs are being started; what is free then is looked for afterwards
         self.taken = 0
         self.abandoned = 0
         self._lent = 0  # attempts that run without a slot
@@ -136,11 +136,6 @@ class Slots:
         waiting, unsettled = sum(each[0] for each in members), sum(each[1] for each in members)
         running = self.taken + self._lent
         return WorkerLoad(self._number, running, waiting, unsettled, self.stuck, beat_age)
-
-    @property
-    def pumping(self) -> bool:
-        """True while jobs are started; what is free then is looked for afterwards."""
-        return self._pumping
 
     def all_stuck(self) -> bool:
         """Return whether every slot is lost."""
@@ -215,14 +210,14 @@ class Slots:
 
         `member`: the one for which something has changed.
         """
-        if self._pumping:
+        if self.pumping:
             return
-        self._pumping = True
+        self.pumping = True
         started: set[Sharer] = {member}
         try:
             more = self._start_its(member) if self.alone else self._start_in_turn(started)
         finally:
-            self._pumping = False
+            self.pumping = False
         if more:
             asyncio.get_running_loop().call_soon(self.pump, member)
         if self.alone:
