@@ -6,7 +6,6 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 import json
 from collections.abc import Collection, Iterable
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from typing import Any, Literal, Protocol, Unpack
 
 from mutirao.client import many
@@ -279,6 +278,8 @@ class Endpoints:
             again += some
         return again
 
+    replay = blocking(areplay)
+
     def put_many(self, endpoints: Iterable[PutEndpoint]) -> tuple[Endpoint, ...]:
         """Create or replace many endpoints, from synchronous code; see `aput_many`::
 
@@ -295,33 +296,6 @@ class Endpoints:
             TypeError: an option is unknown.
         """
         return self._portal.call(self.aput_many, tuple(endpoints))
-
-    def replay(
-        self,
-        id: str,
-        *jobs: int,
-        after: datetime | None = None,
-        before: datetime | None = None,
-        state: Literal["dead", "succeeded"] = "dead",
-    ) -> Jobs:
-        """Send deliveries to an endpoint again, from synchronous code; return the new jobs.
-
-        As new jobs with all their attempts; the webhook's id is the same, so that receivers that
-        had it drop it. Without ids, those that were replayed before are left alone.
-
-        Parameters:
-            id: the endpoint.
-            jobs: the deliveries; without, all in `state` that were made
-            after, before: from and until these moments.
-            state: how they have ended.
-
-        Raises:
-            UnknownEndpoint: there is none of that id.
-            NothingToRedrive: none of the named jobs can be sent again; it says why.
-            InvalidFilter: a value is invalid.
-        """
-        call = partial(self.areplay, id, *jobs, after=after, before=before, state=state)
-        return self._portal.call(call)
 
     async def _check_kept(self, ids: Collection[str]) -> None:
         there = {each.id for each in await self._app.store.endpoints_to_send(ids)}

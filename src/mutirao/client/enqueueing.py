@@ -117,7 +117,7 @@ class Enqueuing(Results, Protocol):
 
     def _write_one(self, job: NewJob, conn: object | None) -> int:
         """Write a job into the store, or publish it if its queue is by broker alone."""
-        if (transport := alone(self.transports, job.queue)) is not None:
+        if self.transports and (transport := alone(self.transports, job.queue)) is not None:
             refuse_conn(job, conn)
             if (id := self._portal.call(publish_one, job, transport)) is not None:
                 return id
@@ -125,7 +125,7 @@ class Enqueuing(Results, Protocol):
         return stored
 
     async def _awrite_one(self, job: NewJob, conn: object | None) -> int:
-        if (transport := alone(self.transports, job.queue)) is not None:
+        if self.transports and (transport := alone(self.transports, job.queue)) is not None:
             refuse_conn(job, conn)
             if (id := await publish_one(job, transport)) is not None:
                 return id

@@ -4,9 +4,7 @@ Each operation has an asynchronous face, which does the work, and a synchronous 
 """
 
 import re
-from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Protocol
 
 from mutirao.client.portal import Portal, blocking
@@ -91,6 +89,8 @@ class Hosts:
         """
         return await self._app.store.redrive(_deliveries(name, JobState.DEAD, limit))
 
+    redrive = blocking(aredrive)
+
     async def aforget(self, name: str) -> int:
         """Cancel what waits for a host, and delete what is known of it; return how many jobs.
 
@@ -104,10 +104,6 @@ class Hosts:
         return len(cancelled)
 
     forget = blocking(aforget)
-
-    def redrive(self, name: str, *, limit: int | None = None) -> Sequence[int]:
-        """Send the dead deliveries to a host again, from synchronous code; return the new ids."""
-        return self._portal.call(partial(self.aredrive, name, limit=limit))
 
     async def _known(self, name: str) -> None:
         if await self._app.store.host(name) is None:
