@@ -1,4 +1,4 @@
-"""Plans as the server carried them out, with what they read.
+"""Lists what the server read for a statement, by the plans that it carried out.
 
 `auto_explain` tells them, also those of statements inside functions: EXPLAIN of a function's call
 says nothing of those.
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from psycopg.errors import Diagnostic
-from sqlalchemy import Connection
+from sqlalchemy import Connection, event
 
 TABLES = ("mutirao_job", "mutirao_live", "mutirao_attempt")
 TELL = """
@@ -110,3 +110,35 @@ def overheard(connection: Connection) -> Iterator[Overheard]:
         driver.execute("SET auto_explain.log_min_duration = -1", prepare=False)
     finally:
         driver.remove_notice_handler(heard.hear)
+
+
+@contextmanager
+def said(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
+    """List the statements that are executed meanwhile, with their values, of many the first."""
+    heard: list[tuple[str, Any]] = []
+
+    def hear(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
+        if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
+            heard.append((statement, values[0] if many else values))
+
+    event.listen(connection, "before_cursor_execute", hear)
+    try:
+        yield heard
+    finally:
+        event.remove(connection, "before_cursor_execute", hear)
+
+
+@contextmanager
+def steps_of_sqlite(connection: Connection) -> Iterator[list[int]]:
+    """Count the steps of SQLite's virtual machine, in hundreds."""
+    steps = [0]
+
+    def count() -> None:
+        steps[0] += 100
+
+    driver: Any = connection.connection.driver_connection
+    driver.set_progress_handler(count, 100)
+    try:
+        yield steps
+    finally:
+        driver.set_progress_handler(None, 0)

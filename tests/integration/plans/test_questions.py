@@ -16,8 +16,8 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements import records
 from tests.integration.plans import filling
-from tests.integration.plans.kit import overheard
-from tests.integration.plans.test_sqlite import COUNTS, FILL, STEPS, counted
+from tests.integration.plans.kit import overheard, steps_of_sqlite
+from tests.integration.plans.test_sqlite import COUNTS, FILL, STEPS
 from tests.integration.views.test_views import documented_sql
 from tests.support.postgresql import PostgresServer
 
@@ -132,7 +132,7 @@ def test_on_sqlite(sqlite: Connection, what: str) -> None:
 
     Which live jobs are deliveries nothing tells: the view of subscriptions looks at each of them.
     """
-    with counted(sqlite) as steps:
+    with steps_of_sqlite(sqlite) as steps:
         sqlite.execute(text(QUESTIONS[what])).all()
     looks = STEPS if what == "mutirao_subscriptions" else 0
     assert steps[0] < COUNTS["finished"] + looks

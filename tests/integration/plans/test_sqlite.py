@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from shutil import copy
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, Engine, event
+from sqlalchemy import Connection, Engine
 
 from mutirao.sql.connections.engines import Engines
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.schema.types import to_micros
 from mutirao.sql.statements import federation
 from tests.integration.plans.cases import CASES, LANES
-from tests.integration.plans.kit import TABLES
+from tests.integration.plans.kit import TABLES, said, steps_of_sqlite
 
 SQLITE = dialect_named("sqlite")
 FINISHED, LIVE = 100_000, 50_000
@@ -84,10 +83,10 @@ def connection(engine: Engine) -> Iterator[Connection]:
 def test_read_by_index(connection: Connection, what: str) -> None:
     """Each statement on the way searches by the indexes it is meant to; none scans."""
     act = CASES[what].prepare(SQLITE, connection)
-    with _overheard(connection) as said:
+    with said(connection) as heard:
         act()
-    assert said
-    reads = set[str]().union(*(_reads(connection, *each) for each in said))
+    assert heard
+    reads = set[str]().union(*(_reads(connection, *each) for each in heard))
     case = CASES[what]
     assert reads == {INSTEAD.get(index, index) for index in case.on_sqlite or case.reads}
 
@@ -96,7 +95,7 @@ def test_read_by_index(connection: Connection, what: str) -> None:
 def test_steps(connection: Connection, what: str) -> None:
     """All statements on the way together take fewer steps than one look at each live row."""
     act = CASES[what].prepare(SQLITE, connection)
-    with counted(connection) as steps:
+    with steps_of_sqlite(connection) as steps:
         act()
     assert steps[0] < STEPS
 
@@ -104,48 +103,17 @@ def test_steps(connection: Connection, what: str) -> None:
 def test_a_scan_is_noticed(connection: Connection) -> None:
     """The rules above can fail."""
     assert _reads(connection, SCAN, ()) == {"scan of mutirao_live"}
-    with counted(connection) as steps:
+    with steps_of_sqlite(connection) as steps:
         connection.exec_driver_sql(SCAN)
     assert steps[0] > STEPS
 
 
 def test_hosts_are_counted_without_the_history(connection: Connection) -> None:
     """Jobs are found by what is live, and by what is dead: which are deliveries, no index tells."""
-    with _overheard(connection) as said:
+    with said(connection) as heard:
         federation.listed(connection)
-    reads = set[str]().union(*(_reads(connection, *each) for each in said))
+    reads = set[str]().union(*(_reads(connection, *each) for each in heard))
     assert reads == {"mutirao_attempt_outcome", "mutirao_job_pkey"}
-
-
-@contextmanager
-def _overheard(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
-    said: list[tuple[str, Any]] = []
-
-    def hear(_: Any, __: Any, statement: str, values: Any, ___: Any, many: bool) -> None:
-        if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE)", statement):
-            said.append((statement, values[0] if many else values))
-
-    event.listen(connection, "before_cursor_execute", hear)
-    try:
-        yield said
-    finally:
-        event.remove(connection, "before_cursor_execute", hear)
-
-
-@contextmanager
-def counted(connection: Connection) -> Iterator[list[int]]:
-    """Count the steps of SQLite's virtual machine, in hundreds."""
-    steps = [0]
-
-    def count() -> None:
-        steps[0] += 100
-
-    driver: Any = connection.connection.driver_connection
-    driver.set_progress_handler(count, 100)
-    try:
-        yield steps
-    finally:
-        driver.set_progress_handler(None, 0)
 
 
 def _reads(connection: Connection, statement: str, values: Any) -> set[str]:

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from sqlalchemy import Connection, event, literal, text
+from sqlalchemy import Connection, literal, text
 
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
@@ -20,6 +19,7 @@ from mutirao.sql.registry import dialect_named
 from mutirao.sql.schema.types import Instant
 from mutirao.sql.statements import change, job_admin, records
 from tests.conftest import DATABASES
+from tests.integration.plans.kit import said, steps_of_sqlite
 
 FINISHED = 200_000
 LIVE = {"postgresql": 200_000, "sqlite": 2_000}  # SQLite reads them all, to tell their states
@@ -140,9 +140,9 @@ def connection(engines: Engines) -> Iterator[Connection]:
 @pytest.mark.parametrize("engines", ["postgresql"], indirect=True)
 def test_postgresql_plans_no_scan(connection: Connection, what: str) -> None:
     """Every statement that is said on the way is explained, and its plan searched for scans."""
-    with _overheard(connection) as said:
+    with said(connection) as heard:
         ASKED[what](connection)
-    plans = [_plan(connection, statement, values) for statement, values in said]
+    plans = [_plan(connection, statement, values) for statement, values in heard]
     assert plans
     assert [plan for plan in plans if SCAN.search(plan)] == []
     if what not in BY_STATE:
@@ -153,7 +153,7 @@ def test_postgresql_plans_no_scan(connection: Connection, what: str) -> None:
 @pytest.mark.parametrize("engines", ["sqlite"], indirect=True)
 def test_sqlite_reads_little(connection: Connection, what: str) -> None:
     """All statements on the way together take fewer steps than one reading of the history."""
-    with _counted(connection) as steps:
+    with steps_of_sqlite(connection) as steps:
         ASKED[what](connection)
     assert steps[0] < STEPS
 
@@ -167,7 +167,7 @@ def test_a_scan_is_noticed_on_postgresql(connection: Connection) -> None:
 @pytest.mark.parametrize("engines", ["sqlite"], indirect=True)
 def test_a_scan_is_noticed_on_sqlite(connection: Connection) -> None:
     """The rule above can fail."""
-    with _counted(connection) as steps:
+    with steps_of_sqlite(connection) as steps:
         connection.execute(text("SELECT count(*) FROM mutirao_job WHERE task = 'x'"))
     assert steps[0] > STEPS
 
@@ -184,36 +184,6 @@ def _filled(url: str, dialect: str) -> Iterator[Engines]:
                 connection.execute(text(statement))
     yield engines
     engines.close_sync()
-
-
-@contextmanager
-def _overheard(connection: Connection) -> Iterator[list[tuple[str, Any]]]:
-    said: list[tuple[str, Any]] = []
-
-    def hear(conn: Any, cursor: Any, statement: str, values: Any, *_: Any) -> None:
-        if re.match(r"\s*(SELECT|INSERT|UPDATE|DELETE|WITH)", statement):
-            said.append((statement, values))
-
-    event.listen(connection, "before_cursor_execute", hear)
-    try:
-        yield said
-    finally:
-        event.remove(connection, "before_cursor_execute", hear)
-
-
-@contextmanager
-def _counted(connection: Connection) -> Iterator[list[int]]:
-    steps = [0]
-
-    def count() -> None:
-        steps[0] += 100
-
-    driver: Any = connection.connection.driver_connection
-    driver.set_progress_handler(count, 100)
-    try:
-        yield steps
-    finally:
-        driver.set_progress_handler(None, 0)
 
 
 def _plan(connection: Connection, statement: str, values: Any) -> str:
