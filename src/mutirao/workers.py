@@ -18,7 +18,6 @@ from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
 from mutirao.errors import ConfigurationError, MissingDriver
-from mutirao.hub.protocol import Serves
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
 from mutirao.model.limits.limits import Rule
@@ -498,6 +497,8 @@ def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
     """Return the notifier of the hub that hears of a database's jobs; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
+    from mutirao.hub.protocol import Serves
+
     return store.hub.notifier(
         Serves(settings.queues, settings.exclude_queues or (), settings.tasks), settings.poll
     )

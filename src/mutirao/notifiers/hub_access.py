@@ -1,19 +1,25 @@
 """An application's access to its hub: its address, and the announcements to it.
 
 The address is the application's option, or MUTIRAO_HUB, which is read when it is first needed.
+A program without a hub imports nothing of it.
 """
+
+from __future__ import annotations
 
 import asyncio
 import os
 from contextlib import aclosing, suppress
+from typing import TYPE_CHECKING
 
 from mutirao.errors import StoreUnavailable
-from mutirao.hub.address import Address, parse_address
-from mutirao.hub.protocol import Serves, WakeLine
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.lanes import Wake
-from mutirao.notifiers.hub import HubNotifier
-from mutirao.notifiers.hub_client import HubClient
+
+if TYPE_CHECKING:
+    from mutirao.hub.address import Address
+    from mutirao.hub.protocol import Serves
+    from mutirao.notifiers.hub import HubNotifier
+    from mutirao.notifiers.hub_client import HubClient
 
 _FIRST_LOOK = 1.0  # seconds that a hub which has just started may take to look
 _START = "start it (`mutirao hub module:app`), or correct its URL or its token"
@@ -35,7 +41,7 @@ class HubAccess:
 
     def __init__(self, hub: str | None, database: str) -> None:
         self.given = hub
-        self._given = None if hub is None else parse_address(hub)
+        self._given = None if hub is None else _parsed(hub)
         self._named = database
         self._found: tuple[Address | None] | None = None
         self._client: HubClient | None = None
@@ -45,8 +51,10 @@ class HubAccess:
         """Where the hub is; None: there is none."""
         if self._found is None:
             url = os.environ.get(VARIABLE)
-            address = self._given or (parse_address(url) if url else None)
+            address = self._given or (_parsed(url) if url else None)
             if address is not None:
+                from mutirao.notifiers.hub_client import HubClient
+
                 address = address.with_token(os.environ.get(TOKEN, ""))
                 self._client = HubClient(address, address.name or self._named)
             self._found = (address,)
@@ -66,18 +74,23 @@ class HubAccess:
     def announce(self, wake: Wake, jobs: int = 1, task: str | None = None) -> None:
         """Announce committed jobs to the hub; never waits."""
         if self.address is not None and self._client is not None:
-            self._client.send(WakeLine(wake.queue, wake.priority, wake.run_at, task, jobs))
+            self._client.announce(wake, jobs, task)
 
     def notifier(self, serves: Serves, poll: float) -> HubNotifier | None:
         """Return the wake-ups of a worker that serves this; None without a hub."""
         if self.address is None:
             return None
+        from mutirao.notifiers.hub import HubNotifier
+
         return HubNotifier(self.address, self.database, serves, poll)
 
     async def examine(self) -> list[Finding]:
         """Greet the hub as a busy worker does; return the finding, nothing without a hub."""
         if self.address is None:
             return []
+        from mutirao.hub.protocol import Serves
+        from mutirao.notifiers.hub import HubNotifier
+
         notifier = HubNotifier(self.address, self.database, Serves(idle=False))
         try:
             looks = await _looks(notifier)
@@ -96,6 +109,12 @@ class HubAccess:
         """Send the queued hints, and end the thread that sends them; the next hint starts one."""
         if self._client is not None:
             self._client.close()
+
+
+def _parsed(url: str) -> Address:
+    from mutirao.hub.address import parse_address
+
+    return parse_address(url)
 
 
 async def _looks(notifier: HubNotifier) -> bool:

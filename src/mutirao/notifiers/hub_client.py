@@ -27,6 +27,7 @@ from mutirao.hub.protocol import (
     line_of,
     read_hub_line,
 )
+from mutirao.model.jobs.lanes import Wake
 
 log = logging.getLogger("mutirao")
 
@@ -58,6 +59,10 @@ class HubClient:
             return
         with suppress(queue.Full):
             self._waiting.put_nowait(line)
+
+    def announce(self, wake: Wake, jobs: int, task: str | None) -> None:
+        """Queue the hint that so many jobs were committed; see `send`."""
+        self.send(WakeLine(wake.queue, wake.priority, wake.run_at, task, jobs))
 
     def flush(self, seconds: float = FAREWELL) -> None:
         """Wait until the hints so far are sent or dropped, for `seconds` at most."""
