@@ -9,12 +9,11 @@ import msgspec
 import pytest
 
 from mutirao.aio import end_tasks
-from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.upgrades import VersionAnnouncer, VersionWatch
 from mutirao.errors import ConfigurationError
 from mutirao.model.deploys import Deployed, Served, is_newer, named, taken_over
 from mutirao.transports.memory import MemoryTransport
+from tests.support.engine import LoopHealth, VersionAnnouncer, VersionWatch
 from tests.support.waiting import soon, until
 
 MINE = [("mail", "send"), ("mail", "greet"), ("video", "encode"), ("extra", None)]

@@ -9,7 +9,6 @@ from math import inf
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.claiming.lanes import LaneBook
 from mutirao.errors import InvalidJob, InvalidTask
 from mutirao.model.jobs.job import FairClaim, Lane, LaneHead, Wake
 from mutirao.model.limits.fairness import (
@@ -23,6 +22,7 @@ from mutirao.model.limits.fairness import (
     shared,
 )
 from mutirao.testing import MemoryStore
+from tests.support.engine import LaneBook
 
 NOW = datetime(2024, 1, 1, tzinfo=UTC)
 

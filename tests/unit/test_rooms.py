@@ -7,12 +7,31 @@ from __future__ import annotations
 
 import ast
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOM = Path(__file__).parents[2] / "src" / "mutirao"
+TESTS = Path(__file__).parents[1]
+ROOM = TESTS.parent / "src" / "mutirao"
 SOURCES = sorted(ROOM.rglob("*.py"))
 MOST_FILES, MOST_PARAMETERS = 20, 7
+
+# Whose tests know the files of the engine; others have what they need from `tests/support/engine`.
+# Programs that a test starts would import all of that.
+KNOW_THE_ENGINE = (
+    "integration/worker/programs",
+    "integration/worker/unruly.py",
+    "simulation",
+    "support/engine.py",
+    "unit/engine",
+)
+
+# What a program with a database imports, and what it must not: features that it does not use.
+PROGRAM = ("mutirao.app", "mutirao.workers", "mutirao.engine.workers.database")
+LEFT_OUT = {
+    *("cli", "federation", "hub", "integrations", "telemetry", "testing", "transports", "web"),
+    *("webhooks", "notifiers.hub", "notifiers.hub_client", "engine.brokers.consumer"),
+    *("engine.brokers.doorbells", "engine.brokers.schedule_tokens", "engine.workers.fleet"),
+}
 
 # Folders with more files, and with how many.
 LARGE_FOLDERS = {
@@ -34,7 +53,7 @@ WIDE_CONSTRUCTORS = {
 # Where tuples of their own are spread into positional parameters, and how often.
 SPREADS = {
     "engine/calls/child.py": 1,  # the arguments of a handler, as the next ones but one
-    "engine/dispatch/executor.py": 2,
+    "engine/dispatch/executor.py": 1,
     "model/jobs/job.py": 1,
     "testing/inlining.py": 1,
 }
@@ -212,3 +231,74 @@ def test_a_name_in_two_folders_is_one_subject() -> None:
     twice = {name for name, paths in found.items() if len(paths) > 1}
     assert twice == SAME_SUBJECT | TWO_SUBJECTS
     assert set() == SAME_SUBJECT & TWO_SUBJECTS
+
+
+def of_the_engine(source: str) -> set[str]:
+    """Return the modules of the engine that a file imports from, but for its settings."""
+    found = {
+        node.module
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.ImportFrom) and node.module and node.level == 0
+    }
+    inside = {each for each in found if each.startswith("mutirao.engine.")}
+    return inside - {"mutirao.engine.settings"}
+
+
+def test_tests_of_others_know_no_files_of_the_engine() -> None:
+    """A file of the engine is moved without them."""
+    know = tuple(map(TESTS.joinpath, KNOW_THE_ENGINE))
+    found = {
+        path.relative_to(TESTS).as_posix()
+        for path in TESTS.rglob("*.py")
+        if not any(path.is_relative_to(each) for each in know) and of_the_engine(path.read_text())
+    }
+    assert found == set()
+
+
+def test_an_import_from_the_engine_is_noticed() -> None:
+    """The rule above can fail; the settings are no private matter."""
+    assert of_the_engine("from mutirao.engine.loops import Loops") == {"mutirao.engine.loops"}
+    assert of_the_engine("from mutirao.engine.settings import WorkerSettings") == set()
+
+
+def file_of(module: str) -> Path | None:
+    """Return the file of a module of ours; None: there is none."""
+    place = TESTS.parent.joinpath("src", *module.split("."))
+    found = (place.with_suffix(".py"), place / "__init__.py")
+    return next((each for each in found if each.is_file()), None)
+
+
+def at_import(source: str) -> Iterator[str]:
+    """Yield what importing a file imports of ours; nothing in functions, or for types only."""
+    left: list[ast.AST] = [ast.parse(source)]
+    while left:
+        node = left.pop()
+        if isinstance(node, Function) or (
+            isinstance(node, ast.If) and "TYPE_CHECKING" in ast.unparse(node.test)
+        ):
+            continue
+        left += ast.iter_child_nodes(node)
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("mutirao"):
+            yield node.module or ""
+            yield from (f"{node.module}.{each.name}" for each in node.names)
+
+
+def imported(modules: Iterable[str]) -> set[str]:
+    """Return what importing these modules imports of ours, they included."""
+    found, left = set[str](), [*modules]
+    while left:
+        module = left.pop()
+        if module not in found and (path := file_of(module)) is not None:
+            found.add(module)
+            left += [module.rpartition(".")[0], *at_import(path.read_text())]
+    return found
+
+
+def test_a_program_imports_nothing_of_features_that_it_does_not_use() -> None:
+    """Brokers, a hub, webhooks, federation, the dashboard and telemetry are imported once used."""
+    found = imported(PROGRAM)
+    assert {"mutirao.sql.store.hub", "mutirao.engine.claiming.producer"} <= found  # it finds them
+    unused = {f"mutirao.{each}" for each in LEFT_OUT}
+    assert {
+        each for each in found if any(f"{each}.".startswith(f"{one}.") for one in unused)
+    } == set()

@@ -13,13 +13,13 @@ from typing import Any
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.engine.brokers import doorbells
 from mutirao.errors import TransportError
 from mutirao.model.brokers.message import Message
 from mutirao.model.jobs.job import JobState, NewJob
 from mutirao.transports.memory import MemoryTransport
 from mutirao_conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
+from tests.support.engine import doorbells
 from tests.support.waiting import until
 
 

@@ -11,13 +11,13 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.brokers.relay import duty_of
 from mutirao.errors import ConfigurationError, TransportError
 from mutirao.model.brokers.doorbell import doorbells_of
 from mutirao.model.brokers.message import Message
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
+from tests.support.engine import duty_of
 from tests.support.waiting import until
 
 DUTY = duty_of([QUEUE])

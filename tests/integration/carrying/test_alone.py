@@ -15,8 +15,6 @@ import pytest
 
 from mutirao import Cancel, Dead, DeadJob, Job, Mutirao, Retry, Snooze
 from mutirao.client import broker_publishing
-from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
-from mutirao.engine.workers import broker_queues
 from mutirao.errors import (
     ConfigurationError,
     InvalidJob,
@@ -35,6 +33,7 @@ from mutirao.testing import capture, drain
 from mutirao.transports import memory
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.worker import children
+from tests.support.engine import MAX_LOST_RUNS, broker_queues
 from tests.support.waiting import soon, until, wait_until
 
 ALL_WELL = 0.05  # seconds between attempts

@@ -13,10 +13,10 @@ from typing import get_args
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.brokers import comparison
 from mutirao.errors import TransportUnavailable
 from mutirao.model.brokers.message import Mode
 from mutirao.transports.rabbitmq import RabbitMQ
+from tests.support.engine import comparison
 from tests.support.rabbitmq import RabbitServer, emptied
 from tests.support.waiting import until
 

@@ -16,7 +16,6 @@ import pytest
 from mutirao import Cancel, Job, Mutirao, Retry
 from mutirao.client.kept_schedules import look_at_schedules
 from mutirao.client.transports import drop_schedule, examine_transports
-from mutirao.engine.brokers import schedule_tokens
 from mutirao.errors import (
     ConfigurationError,
     InvalidSchedule,
@@ -29,6 +28,7 @@ from mutirao.model.schedules.token import Token
 from mutirao.ports.tokens import Queued
 from mutirao.transports.rabbitmq import RabbitMQ, tokens
 from mutirao.transports.rabbitmq.tokens import RabbitTokens
+from tests.support.engine import schedule_tokens
 from tests.support.rabbitmq import RabbitServer
 from tests.support.waiting import until
 

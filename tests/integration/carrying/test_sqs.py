@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from mutirao import Job, Mutirao, Retry, Snooze, Work
-from mutirao.engine.workers.lifecycle import Service
 from mutirao.model.brokers.message import Message, Mode
 from mutirao.transports.sqs import SQS
+from tests.support.engine import Service
 from tests.support.sqs_faults import FakeSqs
 from tests.support.sqs_world import VISIBILITY, World
 from tests.support.waiting import DEADLINE, soon, until

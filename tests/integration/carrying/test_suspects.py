@@ -13,10 +13,10 @@ import aiormq
 import pytest
 
 from mutirao import Job, Mutirao
-from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
 from mutirao.ports import Transport
 from mutirao.transports.rabbitmq import RabbitMQ
 from mutirao.transports.sqs import SQS
+from tests.support.engine import MAX_LOST_RUNS
 from tests.support.proxy import Proxy
 from tests.support.rabbitmq import RabbitServer, emptied
 from tests.support.sqs import USUAL

@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from mutirao.engine.workers.checks import refuse_patched
 from mutirao.errors import ConfigurationError
 from tests.integration.cli.conftest import Shell, make_shop
+from tests.support.engine import refuse_patched
 from tests.support.waiting import wait_until
 
 

@@ -16,19 +16,21 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.calls.processes import Processes
-from mutirao.engine.calls.threads import Threads
-from mutirao.engine.dispatch.dispatcher import Dispatcher
-from mutirao.engine.dispatch.executor import Executor
-from mutirao.engine.dispatch.slots import Slots
-from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings, identity
-from mutirao.engine.settling.completer import Completer
-from mutirao.engine.worker_row import WorkerRow
 from mutirao.model.jobs.job import Claim
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.testing import MemoryStore
 from tests.integration.cost import recorded
+from tests.support.engine import (
+    Completer,
+    Dispatcher,
+    Executor,
+    LoopHealth,
+    Processes,
+    Slots,
+    Threads,
+    WorkerRow,
+)
 from tests.support.waiting import soon, until
 
 JOBS, MANY = 500, 10_000

@@ -9,10 +9,10 @@ from collections import Counter
 from typing import Any
 
 from mutirao import Job, JobFilter, JobRecord, Mutirao
-from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.jobs.records import WorkerRecord
 from mutirao.sql.store.jobs import SqlStore
+from tests.support.engine import EmbeddedWorker
 from tests.support.waiting import until
 
 BRISK: dict[str, Any] = {"heartbeat": 0.1, "expiry": 15.0, "poll": 0.2}

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from mutirao import JobState
-from mutirao.engine.workers.fleet import Fleet
 from mutirao.errors import ConfigurationError, WorkerFailed
 from mutirao.sql import migrations
 from tests.integration.databases.conftest import Files
 from tests.integration.databases.kit import Company, shown
+from tests.support.engine import Fleet
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 

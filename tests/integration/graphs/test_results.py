@@ -24,8 +24,6 @@ from mutirao import (
     ResultTimeout,
 )
 from mutirao.client import results as endings
-from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.loops import LoopHealth
 from mutirao.errors import InvalidResult, InvalidTask, UnknownJob, WrongState
 from mutirao.model.jobs.job import Wake
 from mutirao.model.jobs.records import Progress
@@ -33,6 +31,7 @@ from mutirao.tasks.handle import MAX_RESULT
 from mutirao.testing import MemoryStore, drain
 from tests.integration.graphs import shop
 from tests.integration.worker.kit import ended, never_polling
+from tests.support.engine import LoopHealth, ProgressWriter
 from tests.support.waiting import DEADLINE, soon, until
 
 pytestmark = pytest.mark.repeats(

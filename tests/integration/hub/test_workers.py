@@ -16,9 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
 from mutirao import Mutirao, NewJob
-from mutirao.engine.claiming.wakeups import SELDOM, Hearing
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.hub.address import parse_address
 from mutirao.hub.looking import LookedAt
@@ -30,6 +28,7 @@ from mutirao.notifiers.hub_client import HubClient
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.notifier import listening
 from tests.integration.worker.kit import ended, never_polling
+from tests.support.engine import SELDOM, EmbeddedWorker, Hearing
 from tests.support.hubs import hub, hub_process
 from tests.support.postgresql import PostgresServer
 from tests.support.servers import free_port

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event, insert, text, update
 
-from mutirao.engine.duties.schedules import MAX_SCHEDULES_PER_BATCH, Scheduler
 from mutirao.errors import StoreUnavailable
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.jobs.records import JobFilter
@@ -24,6 +23,7 @@ from mutirao_conformance.kit import NOW, at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows
 from tests.integration.schedules.test_working import scheduler
+from tests.support.engine import MAX_SCHEDULES_PER_BATCH, Scheduler
 
 
 def fill(store: SqlStore, name: str, many: int, **columns: Any) -> None:

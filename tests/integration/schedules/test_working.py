@@ -14,10 +14,7 @@ import pytest
 from sqlalchemy import Engine, create_engine, event, make_url, select
 
 from mutirao import Job, Mutirao
-from mutirao.engine.duties.schedules import Scheduler
-from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings, identity
-from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
@@ -27,6 +24,7 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working
+from tests.support.engine import LoopHealth, Scheduler, WorkerRow
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(

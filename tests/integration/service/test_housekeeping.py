@@ -14,13 +14,13 @@ import pytest
 from sqlalchemy import select
 
 from mutirao import JobState, Mutirao, OutcomeKind
-from mutirao.engine.duties.housekeeping import Housekeeping
 from mutirao.engine.settings import WorkerSettings
 from mutirao.model.jobs.records import JobFilter
 from mutirao.sql.schema.tables import worker
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.service.kit import QUICK, Tables, line, program, suspended
 from tests.integration.worker.kit import ended, outcomes, working
+from tests.support.engine import Housekeeping
 from tests.support.history import make_history, opened
 from tests.support.waiting import until
 

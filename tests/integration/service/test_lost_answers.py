@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from mutirao import DeadJob, Job, Mutirao, Retry
-from mutirao.engine.claiming import lost_claims
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import StoreUnavailable
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
+from tests.support.engine import lost_claims
 from tests.support.waiting import soon, until
 
 

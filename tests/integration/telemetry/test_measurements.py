@@ -11,13 +11,12 @@ from typing import Any
 import pytest
 
 from mutirao import Job, Mutirao, Retry
-from mutirao.engine.duties.housekeeping import Housekeeping
-from mutirao.engine.measuring import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import ConfigurationError
 from mutirao.ports.measurements import EndedAttempt, MeasuredWorker
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.worker.kit import ended, working
+from tests.support.engine import Housekeeping, Listeners
 from tests.support.waiting import until
 
 

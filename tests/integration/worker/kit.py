@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from mutirao import JobRecord, JobState, Mutirao
-from mutirao.engine.workers.embedded import EmbeddedWorker
+from tests.support.engine import EmbeddedWorker
 from tests.support.waiting import until
 
 LIVE = {JobState.SCHEDULED, JobState.READY, JobState.BLOCKED, JobState.RUNNING}

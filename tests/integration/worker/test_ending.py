@@ -11,14 +11,12 @@ import pytest
 from sqlalchemy import create_engine, update
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS
-from mutirao.engine.loops import Health
-from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import WorkerFailed, WorkerStuck
 from mutirao.model.jobs import lost_workers
 from mutirao.sql.schema.tables import live
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
 from tests.integration.worker.signalling import enqueue, running
+from tests.support.engine import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS, EmbeddedWorker, Health
 from tests.support.waiting import soon, until, wait_until
 
 

@@ -12,10 +12,10 @@ import psycopg
 import pytest
 
 from mutirao import Mutirao
-from mutirao.engine.claiming import producer
 from mutirao.model.jobs.job import Claim, NewWorker
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, never_polling
+from tests.support.engine import producer
 from tests.support.hubs import hub
 from tests.support.waiting import soon, until
 

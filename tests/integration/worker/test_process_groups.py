@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from mutirao.engine.calls.processes import ProcessDied
 from tests.integration.worker import unruly
 from tests.integration.worker.test_processes import Shop, abandoning, result, shop
+from tests.support.engine import ProcessDied
 from tests.support.waiting import DEADLINE, until, wait_until
 
 __all__ = ["shop"]

@@ -22,16 +22,13 @@ from typing import Any
 import pytest
 
 from mutirao import Mutirao, Task
-from mutirao.engine.calls import processes as engine
-from mutirao.engine.calls.attempt import Running
-from mutirao.engine.calls.processes import ProcessDied, Processes, ProcessFailed
-from mutirao.engine.calls.resources import NotStarted
-from mutirao.engine.calls.threads import Threads
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import Outcome
 from tests.integration.worker import unruly
 from tests.integration.worker.children import is_gone
 from tests.integration.worker.kit import ended, outcomes, working
+from tests.support.engine import NotStarted, ProcessDied, Processes, ProcessFailed, Running, Threads
+from tests.support.engine import processes as engine
 from tests.support.waiting import DEADLINE, soon, until
 
 ROOT = Path(__file__).parents[3]

@@ -19,11 +19,11 @@ import pytest
 
 from mutirao import Mutirao
 from mutirao.engine.settings import WorkerTerms
-from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.errors import ConfigurationError
 from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.rabbitmq import RabbitMQ
 from mutirao.transports.sqs import SQS
+from tests.support.engine import EmbeddedWorker
 from tests.support.rabbitmq import RabbitServer, emptied
 from tests.support.sqs_faults import FakeSqs
 from tests.support.waiting import until

@@ -17,10 +17,10 @@ from typing import Any
 import pytest
 
 from mutirao import JobRecord, JobState, Mutirao, NewJob
-from mutirao.engine.calls import resources
 from mutirao.errors import HandlersCannotStart
 from tests.integration.worker import unruly
 from tests.integration.worker.kit import until_state, working
+from tests.support.engine import resources
 from tests.support.waiting import DEADLINE, soon, until
 
 ROOT = Path(__file__).parents[3]

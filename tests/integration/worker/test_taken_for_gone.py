@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import URL, bindparam, create_engine, text
 
 from mutirao import Job, JobState, Mutirao
-from mutirao.engine.dispatch import dispatcher
 from mutirao.errors import StaleRun
 from mutirao.model.jobs.job import Claim
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, outcomes, working
+from tests.support.engine import dispatcher
 from tests.support.waiting import soon, until
 
 pytestmark = pytest.mark.repeats(

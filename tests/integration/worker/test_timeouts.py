@@ -12,10 +12,10 @@ import pytest
 from sqlalchemy import text
 
 from mutirao import Job, JobState, Mutirao, Retry
-from mutirao.engine.dispatch import dispatcher
 from mutirao.errors import StaleRun
 from tests.integration.worker import children
 from tests.integration.worker.kit import ended, outcomes, until_attempts, working
+from tests.support.engine import dispatcher
 from tests.support.waiting import soon, until
 
 AGAIN = Retry.fixed(2, interval=0)

@@ -14,13 +14,12 @@ import pytest
 from sqlalchemy import make_url
 
 from mutirao import Mutirao, NewJob
-from mutirao.engine.claiming import producer
-from mutirao.engine.claiming.wakeups import WINDOW_SECONDS
 from mutirao.errors import NothingToRedrive, StoreUnavailable
 from mutirao.model.jobs.job import LaneHead, Wake
 from mutirao.ports import Notifier
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.worker.kit import ended, never_polling
+from tests.support.engine import WINDOW_SECONDS, producer
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 

@@ -20,9 +20,9 @@ import kubernetes_validate
 import pytest
 import yaml
 
-from mutirao.engine.workers.process import STOP_MARGIN
 from tests.support import env_example
 from tests.support.binaries import systemd_analyze
+from tests.support.engine import STOP_MARGIN
 
 ROOT = Path(__file__).parents[3]
 DEPLOY = ROOT / "deploy"

@@ -8,7 +8,6 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from mutirao.engine.claiming.wakeups import SELDOM, Hearing
 from mutirao.engine.settings import WorkerSettings
 from mutirao.hub.address import parse_address
 from mutirao.hub.protocol import PING, LooksLine, line_of
@@ -16,6 +15,7 @@ from mutirao.model.jobs.job import Wake
 from mutirao.notifiers import hub as notifiers
 from mutirao.notifiers.hub import HubNotifier
 from mutirao_conformance.notifier import listening
+from tests.support.engine import SELDOM, Hearing
 from tests.support.waiting import soon, until
 
 POLL = 0.1  # seconds; so it pings ten times as often
