@@ -16,11 +16,8 @@ log = logging.getLogger("mutirao")
 FIRST_WAIT, MAX_WAIT = 0.5, 30.0  # seconds before a dead process is started again
 # Seconds after which a process counts as healthy, and its next death as the first.
 HEALTHY_AFTER = 60.0
-STATUSES_OF_OBEYED_STOP = (
-    0,
-    -signal.SIGTERM,
-    -signal.SIGINT,
-)  # of one that was asked to stop
+# Of a process that was asked to stop.
+STATUSES_OF_OBEYED_STOP = (0, -signal.SIGTERM, -signal.SIGINT)
 
 # Returns the changes of code from now on, in words, until the event is set.
 Watch = Callable[[asyncio.Event], AsyncIterator[str]]

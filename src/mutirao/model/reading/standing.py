@@ -165,9 +165,7 @@ def _nobody(job: Standing, workers: Sequence[WorkerRecord]) -> Iterator[Reason]:
 
 def _in_line(job: Standing) -> Iterator[Reason]:
     if job.carried:
-        yield Reason(
-            ReasonKind.CARRIED, "a broker has been text of it, and workers hear of it there"
-        )
+        yield Reason(ReasonKind.CARRIED, "a broker has its message, and workers hear of it there")
     if job.ahead:
         more = "at least " if job.ahead >= MOST_AHEAD else ""
         text = f"{more}{job.ahead} jobs of queue {job.queue!r} with its priority are before it"
