@@ -626,8 +626,8 @@ async def test_a_worker_of_some_tasks(app: Mutirao, caplog: pytest.LogCaptureFix
             assert ("queue mail" in worker.health().ages) is serves
     assert [each for each in caplog.messages if "queue mail is left to other workers" in each] == [
         "queue mail is left to other workers: a broker hands out whatever comes, and two would not"
-        " be served; serve all of its tasks, or give those that are served elsewhere a queue of their"
-        " own"
+        " be served; serve all of its tasks, or give those that are served elsewhere a queue of"
+        " their own"
     ]
     for tasks, why in ((["one"], "two would not be served"), (["elsewhere"], "one, two would")):
         with pytest.raises(ConfigurationError, match=f"queue 'mail' cannot be served.*{why}"):
