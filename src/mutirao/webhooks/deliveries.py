@@ -224,8 +224,8 @@ def _tracing(endpoint: Endpoint, job: Job) -> Endpoint:
     if not asks:
         return endpoint
     trace = {TRACEPARENT: job.traceparent, **trace_headers()}
-    told = {**given, **{name: trace.get(name.lower()) for name in asks}}
-    headers = {name: value for name, value in told.items() if value is not None}
+    filled = {**given, **{name: trace.get(name.lower()) for name in asks}}
+    headers = {name: value for name, value in filled.items() if value is not None}
     return replace(endpoint, headers=headers)
 
 

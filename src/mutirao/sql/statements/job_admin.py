@@ -140,8 +140,8 @@ def _end_waiting(
     cancel_waiting(conn, dialect, waiting, now, error_type, error)
     uniqueness.let_go(conn, dialect, waiting)
     through(conn, dialect.rules.notify_ended(waiting))
-    told = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
-    graphs.ended(conn, dialect, enqueue, told, now)
+    endings = dict.fromkeys(waiting, OutcomeKind.CANCELLED)
+    graphs.ended(conn, dialect, enqueue, endings, now)
     limits.cancelled(conn, dialect, waiting, now)
 
 
@@ -266,7 +266,7 @@ def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[
 
 
 def _again(row: Any) -> NewJob | None:
-    """Return the job that repeats one; None, and it is told, if its row cannot be read."""
+    """Return the job that repeats one; None, and it is logged, if its row cannot be read."""
     values = row._asdict()
     id = values.pop("id")
     try:

@@ -65,7 +65,7 @@ def jobs(conn: Connection, which: JobFilter) -> list[JobRecord]:
 def job(conn: Connection, id: int) -> JobRecord:
     """Return one job with all its attempts and its result; raise UnknownJob. A single statement."""
     attempt, result, sent = tables.attempt, tables.result, webhook_attempt.c
-    told, published = tables.delivery, tables.job.alias("published")
+    delivery, published = tables.delivery, tables.job.alias("published")
     payload = cast(published.c.args, Text).label("payload")
     its = (column.label(_ITS + column.name) for column in _ATTEMPT)
     rows = conn.execute(
@@ -73,8 +73,8 @@ def job(conn: Connection, id: int) -> JobRecord:
         .outerjoin(result, result.c.job == views.jobs.c.id)
         .outerjoin(attempt, attempt.c.job == views.jobs.c.id)
         .outerjoin(webhook_attempt, and_(sent.job == attempt.c.job, sent.run == attempt.c.run))
-        .outerjoin(told, told.c.job == views.jobs.c.id)
-        .outerjoin(published, published.c.id == told.c.publication)
+        .outerjoin(delivery, delivery.c.job == views.jobs.c.id)
+        .outerjoin(published, published.c.id == delivery.c.publication)
         .where(views.jobs.c.id == id)
         .order_by(attempt.c.run)
     ).all()
@@ -234,6 +234,6 @@ def _to_worker(row: Any) -> WorkerRecord:
     return WorkerRecord(**values)
 
 
-def _names(told: Any) -> tuple[str, ...]:
+def _names(listed: Any) -> tuple[str, ...]:
     """Return the names in a list of a row; as text what somebody has written otherwise."""
-    return tuple(map(str, told)) if isinstance(told, list) else (str(told),)
+    return tuple(map(str, listed)) if isinstance(listed, list) else (str(listed),)
