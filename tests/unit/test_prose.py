@@ -13,9 +13,17 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
 PAGES = {
     str(path.relative_to(ROOT)): path
-    for path in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/*.md")))
+    for path in (
+        *(ROOT / "README.md", ROOT / "CONTRIBUTING.md"),
+        *(
+            page
+            for each in ("*", "howto/*", "reference/*")
+            for page in sorted(DOCS.glob(f"{each}.md"))
+        ),
+    )
 }
 MEAN = 20  # words a sentence, over a page
 LONGEST = 50  # words of any sentence that is not in a table
@@ -50,8 +58,9 @@ def words(sentence: str) -> int:
 
 
 def plain(text: str) -> str:
-    """Return a page without its code, comments and targets of links, line by line."""
+    """Return a page without code, comments, targets of links and what is made of the code."""
     text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<!-- made of the code.*?<!-- end of .*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
     return re.sub(r"`[^`]*`", "X", text)
