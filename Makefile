@@ -59,7 +59,8 @@ test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on 
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: docs  ## lint, formatting, types, who imports whom, and the site of the documents
+check: docs  ## lint, formatting, types, who imports whom, spelling, and the site of the documents
+	$(BIN)/python -m tests.support.spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import plain
+
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 PAGES = {
@@ -55,15 +57,6 @@ FORBIDDEN = {
 def words(sentence: str) -> int:
     """Count them; a piece of code is one."""
     return len(re.findall(r"[\w'’-]+", sentence))
-
-
-def plain(text: str) -> str:
-    """Return a page without code, comments, targets of links and what is made of the code."""
-    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
-    text = re.sub(r"<!-- made of the code.*?<!-- end of .*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
-    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
-    return re.sub(r"`[^`]*`", "X", text)
 
 
 def passages(text: str) -> Iterator[tuple[str, bool]]:
