@@ -30,7 +30,8 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
              $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
                vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
              $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/django-tasks from/procrastinate graphs guarantees \
-               hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker, \
+               hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker \
+               $(addprefix howto/,backlog idempotent-effects import-a-csv long-jobs recover), \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
@@ -58,7 +59,8 @@ test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on 
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: docs  ## lint, formatting, types, who imports whom, and the site of the documents
+check: docs  ## lint, formatting, types, who imports whom, spelling, and the site of the documents
+	$(BIN)/python -m tests.support.spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy $(SOURCES)

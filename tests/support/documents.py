@@ -72,6 +72,15 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found["kind"], found["body"], text.count("\n", 0, found.start()) + 1)
 
 
+def plain(text: str) -> str:
+    """Return a page without code, comments, targets of links and what is made of the code."""
+    text = re.sub(r"^ *```.*?^ *```", "", text, flags=re.MULTILINE | re.DOTALL)
+    text = re.sub(r"<!-- made of the code.*?<!-- end of .*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    return re.sub(r"`[^`]*`", "X", text)
+
+
 def installed(text: str, line: int) -> frozenset[str]:
     """Return what a page has had installed up to this line: extras of Mutirão, and packages."""
     before = "\n".join(text.splitlines()[:line])

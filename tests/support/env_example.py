@@ -99,28 +99,29 @@ def _of_command(name: str, named: set[str]) -> Iterator[str]:
         for each in command.params:
             if not isinstance(each, click.Option) or each.is_eager:
                 continue
-            variable = _variable(each, name)
-            if variable in named:
+            own = variable(each, name)
+            if own in named:
                 continue
-            yield from (f"# {line}" for line in wrap(each.help or _OF_ALL, WIDTH - 2))
-            yield f"# {variable}={_usual(each, context)}"
+            yield from (f"# {line}" for line in wrap(each.help or OF_ALL, WIDTH - 2))
+            yield f"# {own}={usual(each, context)}"
 
 
-_OF_ALL = "As MUTIRAO_LOG_FORMAT and MUTIRAO_LOG_LEVEL, of this command alone."
+OF_ALL = "As MUTIRAO_LOG_FORMAT and MUTIRAO_LOG_LEVEL, of this command alone."
 
 
-def _variable(option: click.Option, command: str) -> str:
+def variable(option: click.Option, command: str) -> str:
+    """Return the variable that an option of a command may be given by."""
     if isinstance(option.envvar, str):
         return option.envvar
     return f"MUTIRAO_{command}_{option.name}".upper()
 
 
-def _usual(option: click.Option, context: click.Context) -> str:
+def usual(option: click.Option, context: click.Context) -> str:
     """Return the default as somebody writes it; empty if there is none, or it is no."""
-    usual = option.get_default(context)
-    if isinstance(usual, tuple):
-        return ",".join(map(str, usual))
-    return str(usual) if isinstance(usual, str | int | float) and usual is not False else ""
+    value = option.get_default(context)
+    if isinstance(value, tuple):
+        return ",".join(map(str, value))
+    return str(value) if isinstance(value, str | int | float) and value is not False else ""
 
 
 if __name__ == "__main__":

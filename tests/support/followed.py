@@ -59,6 +59,18 @@ FOLLOWED = [
     "docs/telemetry.md",
     "docs/webhooks.md",
     "docs/worker.md",
+    "docs/howto/backlog.md",
+    "docs/howto/call-an-api.md",
+    "docs/howto/customers.md",
+    "docs/howto/idempotent-effects.md",
+    "docs/howto/import-a-csv.md",
+    "docs/howto/long-jobs.md",
+    "docs/howto/outbox-to-rabbitmq.md",
+    "docs/howto/priorities.md",
+    "docs/howto/receive-webhooks.md",
+    "docs/howto/recover.md",
+    "docs/howto/scale.md",
+    "docs/howto/test-your-code.md",
 ]
 _GUESTS = ("guest:guest@localhost", "guest@localhost")
 _SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
@@ -84,7 +96,7 @@ def _reader(
         case "docs/mysql.md":
             mysql: MysqlServer = request.getfixturevalue("mysql")
             return Reader(directory, _on_mysql(mysql), "", "", mysql, programs=programs)
-        case "docs/rabbitmq.md":
+        case "docs/rabbitmq.md" | "docs/howto/outbox-to-rabbitmq.md":
             port = request.getfixturevalue("rabbit").port
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
             return Reader(directory, node, "", "shop.db", programs=programs)
@@ -97,6 +109,8 @@ def _reader(
         case "docs/sqs.md":  # boto3 is to find moto's server where the page has Amazon's
             variables = {**USUAL, "AWS_ENDPOINT_URL_SQS": request.getfixturevalue("moto_url")}
             return Reader(directory, {}, "", "shop.db", programs=programs, variables=variables)
+        case _ if page.startswith("docs/howto/"):  # which need no server
+            return Reader(directory, {}, "", "shop.db", programs=programs)
     url = make_url(request.getfixturevalue("postgresql_url"))
     plain = url.set(drivername="postgresql").render_as_string(hide_password=False)
     there = plain.removeprefix("postgresql://")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mutirao import Job, JobState, OutcomeKind, errors
+from mutirao import Job, JobState, OutcomeKind
 from mutirao.engine.settings import WorkerSettings
 from mutirao.model.filters.qualifiers import QUALIFIERS
 from mutirao.sql.drivers import kinds
@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[2]
 DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
-ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from them
 
 
 @pytest.mark.repeats("docs/rabbitmq.md", "docs/sqs.md", decided="tests/integration/carrying")
@@ -29,7 +28,15 @@ ROOTS = {"MutiraoError", "SchemaError"}  # named beside those that derive from t
     *("docs/from/huey.md", "docs/from/rq.md"),
     decided="tests/unit/testing",
 )
-@pytest.mark.repeats("docs/webhooks.md", decided="tests/integration/webhooks")
+@pytest.mark.repeats(
+    "docs/webhooks.md", "docs/howto/receive-webhooks.md", decided="tests/integration/webhooks"
+)
+@pytest.mark.repeats("docs/howto/outbox-to-rabbitmq.md", decided="tests/integration/carrying")
+@pytest.mark.repeats(
+    *(f"docs/howto/{name}.md" for name in ("call-an-api", "customers", "priorities", "scale")),
+    decided="tests/unit/testing",
+)
+@pytest.mark.repeats("docs/howto/test-your-code.md", decided="tests/unit/testing")
 @pytest.mark.repeats("docs/federation.md", decided="tests/integration/federation")
 @pytest.mark.repeats(
     "docs/fastapi.md",
@@ -183,7 +190,6 @@ def test_the_table_of_settings_is_complete() -> None:
         ("The job", "of a `Job`", {name for name in dir(Job) if name[0] != "_"}),
         ("Outcomes and states", "outcome of an attempt", {str(kind) for kind in OutcomeKind}),
         ("Outcomes and states", "state of a job", {str(state) for state in JobState}),
-        ("Errors", "error", {name for name in vars(errors) if name[0].isupper()} - ROOTS),
     ],
 )
 def test_the_tables_of_names_are_complete(heading: str, column: str, names: set[str]) -> None:

@@ -70,6 +70,13 @@ def test_the_citation_names_this_version() -> None:
     assert f"\nversion: {version}\n" in (ROOT / "CITATION.cff").read_text()
 
 
+def test_the_readme_is_short() -> None:
+    """One drawing and one picture; what is more belongs on a page."""
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 150
+    assert re.findall(r"!\[[^]]*\]\(docs/images/(\w+)", text) == ["fleet", "dashboard"]
+
+
 def test_the_readme_in_portuguese_pairs_up() -> None:
     """It has as many headings of each level, the same blocks, and links to the same pages."""
     english, portuguese = ((ROOT / name).read_text() for name in ("README.md", "README.pt-BR.md"))
