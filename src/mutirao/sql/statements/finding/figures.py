@@ -4,13 +4,27 @@ What workers add up every minute is read whole; what came since is read by index
 """
 
 from collections import Counter, defaultdict
-from datetime import datetime, timedelta
+from collections.abc import Collection
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, case, func, literal_column, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
 
 from mutirao.model.jobs.hours import FINAL_OUTCOME_NAMES
 from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import WorkerRecord
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.limits.fairness import queue_of
 from mutirao.model.reading.figures import (
@@ -26,18 +40,22 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.statements.finding.paging import PATIENCE
-from mutirao.sql.statements.limits import paused_queues
+from mutirao.sql.statements.limits import is_paused
+from mutirao.sql.statements.records import to_worker
 
 COUNTED = 20_000  # live jobs; and attempts that are not added up, of all outcomes together
 LATELY = timedelta(minutes=3)  # so old may be what a worker has counted
+_NEVER = datetime(1970, 1, 2, tzinfo=UTC)  # before anything had ended
 _LATE: ColumnElement[bool] = literal_column("came_late")  # as the index of those says it
 _KIND = {"running": JobState.RUNNING, "parked": JobState.BLOCKED, "ahead": JobState.SCHEDULED}
 
 
 def figures(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
-    """Count jobs by queue and state. Six statements, in one transaction."""
+    """Count jobs by queue and state. Five statements, in one transaction."""
     dialect.look_up(conn, PATIENCE)
-    return [*(_counted(conn, dialect) or _live(conn, dialect)), *_finished(conn)]
+    counted = _counted(conn, dialect)
+    kept, paused = _added_up(conn)
+    return [*(counted or _live(conn, dialect, paused)), *_finished(conn, kept)]
 
 
 def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
@@ -58,8 +76,25 @@ def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     return [merged[name] for name in sorted(merged)]
 
 
-def _live(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
-    live, paused = tables.live.c, {*paused_queues(conn)}
+def _added_up(conn: Connection) -> tuple[Counter[tuple[str, str]], set[str]]:
+    """Return what workers have added up of what ended, and which queues are paused."""
+    kept, limit = tables.kept.c, tables.limit.c
+    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs).label("jobs"))
+    paused = select(limit.queue, null().label("outcome"), literal(0).label("jobs"))
+    found: Counter[tuple[str, str]] = Counter()
+    names = set()
+    for row in conn.execute(
+        union_all(sums.group_by(kept.queue, kept.outcome), paused.where(is_paused()))
+    ):
+        if row.outcome is None:
+            names.add(row.queue)
+        else:
+            found[row.queue, row.outcome] += int(row.jobs)
+    return found, names
+
+
+def _live(conn: Connection, dialect: Dialect, paused: Collection[str]) -> list[QueueFigure]:
+    live = tables.live.c
     kind = case(
         (live.worker.is_not(None), "running"),
         (live.run_at >= PARKED, "parked"),
@@ -88,18 +123,15 @@ def _live(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     ]
 
 
-def _finished(conn: Connection) -> list[QueueFigure]:
-    kept, done, asked = tables.kept.c, tables.attempt.c, tables.job.c
-    until = conn.scalars(select(tables.rolled.c.until)).first()
-    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs).label("jobs"))
-    found: Counter[tuple[str, str]] = Counter()
-    for row in conn.execute(sums.group_by(kept.queue, kept.outcome)):
-        found[row.queue, row.outcome] += int(row.jobs)
+def _finished(conn: Connection, found: Counter[tuple[str, str]]) -> list[QueueFigure]:
+    done, asked = tables.attempt.c, tables.job.c
+    closed = select(tables.rolled.c.until).limit(1).scalar_subquery()
+    until = func.coalesce(closed, literal(_NEVER, done.finished_at.type))
     most = COUNTED // len(FINAL_OUTCOME_NAMES)
     some = [
         select(done.job, done.outcome)
         .where(done.outcome == outcome, done.came_late.is_(None))
-        .where(*([] if until is None else [done.finished_at >= until]))
+        .where(done.finished_at >= until)
         .limit(most + 1)
         .subquery()
         for outcome in FINAL_OUTCOME_NAMES
@@ -168,8 +200,7 @@ def minutes(conn: Connection, since: datetime) -> list[MinuteFigure]:
 
 
 def waits(conn: Connection, sample: int) -> list[WaitFigure]:
-    """Return how long the newest jobs waited, by queue. In a transaction."""
-    dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    """Return how long the newest jobs waited, by queue. A single statement."""
     done, asked = tables.attempt.c, tables.job.c
     some = (
         select(done.job, done.attempt, done.started_at)
@@ -203,10 +234,15 @@ def errors(conn: Connection, task: str | None, limit: int) -> list[ErrorFigure]:
 
 
 def running(conn: Connection, dialect: Dialect, worker: int | None, limit: int) -> list[RunningJob]:
-    """Return jobs that run, those that began first. In a transaction."""
+    """Return jobs that run, those that began first. In a transaction.
+
+    Of all workers: among the jobs that are likely to run, where no index knows which do.
+    """
     dialect.look_up(conn, PATIENCE)
     live, asked = tables.live.c, tables.job.c
     held = live.worker.is_not(None) if worker is None else dialect.held_by(worker)
+    if worker is None and (near := dialect.running_near()) is not None:
+        held = and_(held, live.id.in_(near))
     wanted = (
         select(
             live.id,
@@ -229,6 +265,28 @@ def running(conn: Connection, dialect: Dialect, worker: int | None, limit: int) 
         )
         for row in conn.execute(wanted)
     ]  # fmt: skip
+
+
+def workers(conn: Connection, near: Select[int]) -> list[WorkerRecord]:
+    """List the workers, alive or not. In a transaction.
+
+    The view counts what each runs among all live jobs; here it is counted among some.
+
+    Parameters:
+        near: the jobs that are likely to run.
+    """
+    dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    view, live = views.workers.c, tables.live.c
+    held = (
+        select(live.worker, func.count().label("jobs"))
+        .where(live.id.in_(near), live.worker.is_not(None))
+        .group_by(live.worker)
+        .subquery("held")
+    )
+    others = (column for column in view if column.name not in ("jobs", "running"))
+    running = func.coalesce(held.c.jobs, 0).label("running")
+    wanted = select(*others, running).outerjoin(held, held.c.worker == view.id)
+    return [to_worker(row) for row in conn.execute(wanted.order_by(view.id))]
 
 
 def _earlier(one: Any, other: Any) -> Any:

@@ -28,6 +28,7 @@ from mutirao.sql.statements.records import JOB_COLUMNS, to_record
 
 LOOKED_AT = 20_000  # jobs, by each of two statements
 NEAR = 400  # of them, which are looked at first
+MOST_RUNNING = 5_000  # jobs that run, where no index knows them
 PATIENCE = 10.0  # seconds of a statement
 _RUNNING = frozenset({JobState.RUNNING})
 _FAILED = frozenset({JobState.DEAD, JobState.CANCELLED})
@@ -69,9 +70,12 @@ def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> P
 def ids(
     conn: Connection, which: JobFilter, before: int | None, size: int
 ) -> tuple[list[int], int | None]:
-    """Return the ids of the next jobs that match, and the id below which more may be."""
+    """Return the ids of the next jobs that match, and the id below which more may be.
+
+    Whoever goes on to the end has met all of them.
+    """
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
-    window = _window(conn, which, before)
+    window = _window(conn, which, before, whole=True)
     found = _first(conn, which, window, size)
     return found, found[-1] if len(found) == size else window.next
 
@@ -98,8 +102,10 @@ def _first(conn: Connection, which: JobFilter, window: _Window, most: int) -> li
 
 def _looks(conn: Connection, window: _Window, *, near: bool = True) -> Iterator[_Window]:
     """Yield the parts of a window, the newest first: what is near, and the rest; or all at once."""
+    ids = window.among
     if window.few is not None and dialect_of(conn.dialect).fenced(select(1)) is None:
         ids = _ids_of(conn, window.few, window.before)
+    if ids is not None:
         cut = NEAR if near else len(ids)
         if ids or not near:
             yield window._replace(among=ids[:cut])
@@ -119,11 +125,13 @@ def _looks(conn: Connection, window: _Window, *, near: bool = True) -> Iterator[
         yield window._replace(before=split + 1)
 
 
-def _ids_of(conn: Connection, few: Select[int], before: int | None) -> list[int]:
+def _ids_of(
+    conn: Connection, few: Select[int], before: int | None, most: int | None = None
+) -> list[int]:
     """Return the ids of the few jobs that an index knows, below one, the newest first."""
     [id] = few.selected_columns
     wanted = few if before is None else few.where(id < before)
-    return [*conn.scalars(wanted.distinct().order_by(id.desc()))]
+    return [*conn.scalars(wanted.distinct().order_by(id.desc()).limit(most))]
 
 
 def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
@@ -135,8 +143,9 @@ def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
     fits, between = matching(conn, which), _between(window)
     if window.among is not None:
         id = views.jobs.c.id
-        named = id.in_(window.among)
-        return select(id).where(named, fits, *between).order_by(id.desc())
+        few = dialect_of(conn.dialect).fenced(select(1)) is None
+        named = id.in_(window.among) if few else dialect_of(conn.dialect).among(id, window.among)
+        return select(id).where(named, fits).order_by(id.desc())
     of_state = [] if which.any_state is None else [is_in(which.any_state)]
     fenced = dialect_of(conn.dialect).fenced(select(views.jobs).where(*between, *of_state))
     if window.low is None or fenced is None:
@@ -154,8 +163,13 @@ def _between(window: _Window) -> list[ColumnElement[bool]]:
     return bounds if window.before is None else [*bounds, id < window.before]
 
 
-def _window(conn: Connection, which: JobFilter, before: int | None) -> _Window:
-    """Return where is looked: everywhere, as an index knows the few, or at the newest ids."""
+def _window(
+    conn: Connection, which: JobFilter, before: int | None, *, whole: bool = False
+) -> _Window:
+    """Return where is looked: everywhere, as an index knows the few, or at the newest ids.
+
+    `whole`: windows one below the other have all jobs, not those alone that are near.
+    """
     if which.named:
         return _Window(before=before)
     for each in _known_by_index(conn, which):
@@ -168,7 +182,26 @@ def _window(conn: Connection, which: JobFilter, before: int | None) -> _Window:
     above = [] if low is None else [column > low]
     newest = select(column).where(and_(True, *below, *above)).order_by(column.desc())
     last = conn.scalars(newest.offset(LOOKED_AT).limit(1)).first()
-    return _Window(low, before) if last is None else _Window(last, before, more=True)
+    if last is None:
+        return _Window(low, before)
+    near = dialect_of(conn.dialect).running_near()
+    if which.any_state != _RUNNING or near is None:
+        return _Window(last, before, more=True)
+    if not whole and low is None:
+        return _near(conn, near, before)
+    held = select(column).where(tables.live.c.worker.is_not(None), column > last)
+    return _Window(last, before, more=True, among=_ids_of(conn, held, before))
+
+
+def _near(conn: Connection, near: Select[int], before: int | None) -> _Window:
+    """Return a window of jobs that are likely to run, wherever their ids are.
+
+    Below the newest ids alone none may run for long: the oldest are claimed first.
+    """
+    ids = _ids_of(conn, near, before, MOST_RUNNING + 1)
+    cut = len(ids) > MOST_RUNNING
+    low = ids[MOST_RUNNING - 1] - 1 if cut else None
+    return _Window(low, before, more=True, among=ids[:MOST_RUNNING])
 
 
 def _said(which: JobFilter, before: int | None) -> tuple[int | None, int | None]:
