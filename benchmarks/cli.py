@@ -398,6 +398,7 @@ def _carried(**given: Any) -> None:
     option("--live", type=_AT_LEAST_1, default=1_000_000, help="Jobs that wait or run."),
     option("--asks", type=_AT_LEAST_1, default=20, help="How often each page is asked for."),
     option("--quick", is_flag=True, help="A hundredth of the jobs, and three asks."),
+    option("--keep", is_flag=True, help="Leave the jobs there; measure those of the last time."),
 )
 def _web(**given: Any) -> None:
     """Fill large tables; ask for each page of the dashboard: time, statements, rows read."""

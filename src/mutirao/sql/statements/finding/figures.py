@@ -5,8 +5,8 @@ What workers add up every minute is read whole; what came since is read by index
 
 from collections import Counter, defaultdict
 from collections.abc import Collection
-from datetime import UTC, datetime, timedelta
-from typing import Any
+from datetime import datetime, timedelta
+from typing import Any, NamedTuple
 
 from sqlalchemy import (
     ColumnElement,
@@ -45,7 +45,6 @@ from mutirao.sql.statements.records import to_worker
 
 COUNTED = 20_000  # live jobs; and attempts that are not added up, of all outcomes together
 LATELY = timedelta(minutes=3)  # so old may be what a worker has counted
-_NEVER = datetime(1970, 1, 2, tzinfo=UTC)  # before anything had ended
 _LATE: ColumnElement[bool] = literal_column("came_late")  # as the index of those says it
 _KIND = {"running": JobState.RUNNING, "parked": JobState.BLOCKED, "ahead": JobState.SCHEDULED}
 
@@ -54,8 +53,8 @@ def figures(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     """Count jobs by queue and state. Five statements, in one transaction."""
     dialect.look_up(conn, PATIENCE)
     counted = _counted(conn, dialect)
-    kept, paused = _added_up(conn)
-    return [*(counted or _live(conn, dialect, paused)), *_finished(conn, kept)]
+    added = _added_up(conn)
+    return [*(counted or _live(conn, dialect, added.paused)), *_finished(conn, added)]
 
 
 def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
@@ -76,21 +75,27 @@ def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     return [merged[name] for name in sorted(merged)]
 
 
-def _added_up(conn: Connection) -> tuple[Counter[tuple[str, str]], set[str]]:
-    """Return what workers have added up of what ended, and which queues are paused."""
-    kept, limit = tables.kept.c, tables.limit.c
-    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs).label("jobs"))
-    paused = select(limit.queue, null().label("outcome"), literal(0).label("jobs"))
-    found: Counter[tuple[str, str]] = Counter()
-    names = set()
-    for row in conn.execute(
-        union_all(sums.group_by(kept.queue, kept.outcome), paused.where(is_paused()))
-    ):
-        if row.outcome is None:
-            names.add(row.queue)
-        else:
-            found[row.queue, row.outcome] += int(row.jobs)
-    return found, names
+class _AddedUp(NamedTuple):
+    """What workers have added up of what ended, until when, and which queues are paused."""
+
+    jobs: Counter[tuple[str, str]]
+    until: datetime | None
+    paused: Collection[str]
+
+
+def _added_up(conn: Connection) -> _AddedUp:
+    """Ask for three small tables at once."""
+    kept, limit, nothing = tables.kept.c, tables.limit.c, null()
+    until = select(literal("").label("queue"), nothing.label("outcome"),
+                   literal(0).label("jobs"), tables.rolled.c.until)  # fmt: skip
+    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs), nothing)
+    paused = select(limit.queue, nothing, literal(0), nothing).where(is_paused())
+    rows = conn.execute(union_all(until, sums.group_by(kept.queue, kept.outcome), paused)).all()
+    return _AddedUp(
+        Counter({(row.queue, row.outcome): int(row.jobs) for row in rows if row.outcome}),
+        next((row.until for row in rows if row.until is not None), None),
+        {row.queue for row in rows if row.outcome is None and row.queue},
+    )
 
 
 def _live(conn: Connection, dialect: Dialect, paused: Collection[str]) -> list[QueueFigure]:
@@ -123,15 +128,14 @@ def _live(conn: Connection, dialect: Dialect, paused: Collection[str]) -> list[Q
     ]
 
 
-def _finished(conn: Connection, found: Counter[tuple[str, str]]) -> list[QueueFigure]:
+def _finished(conn: Connection, added: _AddedUp) -> list[QueueFigure]:
     done, asked = tables.attempt.c, tables.job.c
-    closed = select(tables.rolled.c.until).limit(1).scalar_subquery()
-    until = func.coalesce(closed, literal(_NEVER, done.finished_at.type))
+    found, until = added.jobs, added.until
     most = COUNTED // len(FINAL_OUTCOME_NAMES)
     some = [
         select(done.job, done.outcome)
         .where(done.outcome == outcome, done.came_late.is_(None))
-        .where(done.finished_at >= until)
+        .where(*([] if until is None else [done.finished_at >= until]))
         .limit(most + 1)
         .subquery()
         for outcome in FINAL_OUTCOME_NAMES
