@@ -21,6 +21,7 @@ from benchmarks import history
 from benchmarks.figures import Figures
 from benchmarks.ground import Ground
 from benchmarks.load import PREFIX, Load
+from mutirao.errors import SchemaMissing
 from mutirao.sql.drivers import own
 from mutirao.web import Access
 
@@ -140,7 +141,7 @@ async def _filled(url: str, finished: int, live: int, *, keep: bool) -> AsyncIte
     """Lend a database with so many jobs; if it is to keep them, it may have them already."""
     place = Ground(url)
     try:
-        if not keep or not await place.ask(lambda conn: history.is_there(conn, finished + live)):
+        if not keep or not await _is_filled(place, finished + live):
             await place.prepare()
             await place.change(lambda conn: history.fill(conn, finished, live))
             await place.store.refresh_statistics()
@@ -152,6 +153,13 @@ async def _filled(url: str, finished: int, live: int, *, keep: bool) -> AsyncIte
             await place.change(history.clear)
             await place.prepare()
         await place.close()
+
+
+async def _is_filled(place: Ground, jobs: int) -> bool:
+    try:
+        return await place.ask(lambda conn: history.is_there(conn, jobs))
+    except SchemaMissing:  # not even the file is there
+        return False
 
 
 async def _asked(

@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from starlette.requests import Request
@@ -80,7 +81,7 @@ async def test_one_is_chosen(many: Browser, tenants: Tenants) -> None:
 
 async def test_a_job_is_enqueued_in_the_chosen_one(many: Browser, tenants: Tenants) -> None:
     """By the form of its task; the application's own database gets none."""
-    form = {"task": "sync_stock", "arg.warehouse": "Belém", "back": tenants.path(1, "enqueue")}
+    form: dict[str, Any] = {"task": "sync_stock", "arg.warehouse": "Belém", "back": tenants.path(1, "enqueue")}
     made = await many.post(tenants.path(1, "act/enqueue"), **form)
     assert made.status_code == 303, made.text
     found = [await _jobs(many, tenants.path(n)) for n in (0, 1)]
@@ -129,7 +130,10 @@ async def test_the_list_changes(many: Browser, tenants: Tenants) -> None:
 
 async def test_the_list_fails() -> None:
     """Those that are known stay, and the function is asked again after its time."""
-    now, answers = [0.0], [{"sqlite:///a.db": "sqlite:///a.db"}, OSError("away"), {}]
+    now = [0.0]
+    answers: list[dict[str, str] | OSError] = [
+        {"sqlite:///a.db": "sqlite:///a.db"}, OSError("away"), {},
+    ]  # fmt: skip
 
     async def ask() -> dict[str, str]:
         answer = answers.pop(0)
