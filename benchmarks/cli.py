@@ -487,6 +487,9 @@ def _run(work: Work, database: str, runs: int, as_json: bool, **options: Any) ->
     """Do a work so often and print what it found."""
 
     async def all_runs() -> tuple[Machine, list[Result]]:
+        if options.get("keep"):
+            found = [await work(database, **options) for _ in range(runs)]
+            return await machine(database, as_it_is=True), found
         where = await machine(database)
         return where, [await work(database, **options) for _ in range(runs)]
 
