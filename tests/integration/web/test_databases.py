@@ -81,7 +81,11 @@ async def test_one_is_chosen(many: Browser, tenants: Tenants) -> None:
 
 async def test_a_job_is_enqueued_in_the_chosen_one(many: Browser, tenants: Tenants) -> None:
     """By the form of its task; the application's own database gets none."""
-    form: dict[str, Any] = {"task": "sync_stock", "arg.warehouse": "Belém", "back": tenants.path(1, "enqueue")}
+    form: dict[str, Any] = {
+        "task": "sync_stock",
+        "arg.warehouse": "Belém",
+        "back": tenants.path(1, "enqueue"),
+    }
     made = await many.post(tenants.path(1, "act/enqueue"), **form)
     assert made.status_code == 303, made.text
     found = [await _jobs(many, tenants.path(n)) for n in (0, 1)]

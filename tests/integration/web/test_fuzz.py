@@ -10,7 +10,7 @@ import json
 import os
 import random
 from collections.abc import Iterator
-from time import perf_counter
+from time import process_time
 from typing import Any, NamedTuple
 from urllib.parse import quote, quote_plus
 
@@ -27,7 +27,7 @@ from tests.support.dashboard import SECRET
 from tests.support.repeats import Share
 
 USUAL = 1_200
-LONGEST = 1.0  # seconds
+LONGEST = 1.0  # seconds of this process, which has the dashboard and the database
 PIECES = (
     "",
     " ",
@@ -192,12 +192,12 @@ def inputs(seed: int, number: int) -> Iterator[Sent]:
 
 
 async def asked(browser: Browser, sent: Sent) -> tuple[httpx2.Response, float]:
-    """Send a request; return the answer, and the seconds that it took."""
-    started = perf_counter()
+    """Send a request; return the answer, and the seconds of this process that it took."""
+    started = process_time()
     answer = await browser.client.request(
         sent.method, sent.path, headers=sent.headers, content=sent.body
     )
-    return answer, perf_counter() - started
+    return answer, process_time() - started
 
 
 @pytest.mark.filterwarnings("ignore:Setting per-request cookies")
@@ -208,8 +208,6 @@ async def test_whatever_is_sent(browser: Browser, share: Share) -> None:
     for sent in inputs(seed, number):
         try:
             answer, took = await asked(browser, sent)
-            if took > LONGEST:  # the machine may have been busy
-                answer, took = await asked(browser, sent)
         except httpx2.InvalidURL:
             continue
         said = (seed, sent.method, sent.path[:300], sent.headers, sent.body[:300])

@@ -286,6 +286,7 @@ ENGLISH: Mapping[str, str] = {
     "endpoints.note": "Secrets and headers of endpoints are never shown.",
     "endpoints.empty": "There are no endpoints.",
     "doctor.empty": "Nothing was examined.",
+    "doctor.under_way": "The examination is under way. It is shown here when it has ended.",
     "doctor.standalone": "The dashboard was started without an application, so its tasks are"
     " not known: what is said of tasks that nobody has may be wrong.",
     "qualifier.state": "the state",

@@ -286,6 +286,7 @@ PORTUGUESE: Mapping[str, str] = {
     "endpoints.note": "Segredos e cabeçalhos de endpoints nunca são mostrados.",
     "endpoints.empty": "Não há endpoints.",
     "doctor.empty": "Nada foi examinado.",
+    "doctor.under_way": "O exame está em andamento. O resultado aparece aqui quando terminar.",
     "doctor.standalone": "O painel foi iniciado sem aplicação, portanto as suas tarefas não"
     " são conhecidas: o que se diz de tarefas que ninguém tem pode estar errado.",
     "qualifier.state": "o estado",

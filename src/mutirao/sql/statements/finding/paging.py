@@ -1,9 +1,9 @@
 """Pages of jobs, and bounded counts: nothing looks at more than `LOOKED_AT` jobs.
 
-Where few are live, few have died, or few have a key or are of a graph, a filter of these looks at
-them alone. Otherwise only a window of the newest ids is searched, within the ids that the filter
-says, and the next page goes on below it. A database cannot be told to stop looking; a window of ids
-it understands.
+Where few are live, or few have a key or are of a graph, a filter of these looks at them alone; one
+of dead or cancelled jobs looks at the newest of these. Otherwise only a window of the newest ids is
+searched, within the ids that the filter says, and the next page goes on below it. A database cannot
+be told to stop looking; a window of ids it understands.
 
 Most pages are full after a few hundred jobs. So these are looked at first, and the rest only if
 they were not enough: where a database makes all of a view before it chooses, as MariaDB does, that
@@ -11,6 +11,7 @@ is what a page costs. To it the few that an index knows are said one by one.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
@@ -28,7 +29,7 @@ from mutirao.sql.statements.records import JOB_COLUMNS, to_record
 
 LOOKED_AT = 20_000  # jobs, by each of two statements
 NEAR = 400  # of them, which are looked at first
-MOST_RUNNING = 5_000  # jobs that run, where no index knows them
+NAMED = 10_000  # jobs that are looked at by their ids
 PATIENCE = 10.0  # seconds of a statement
 _RUNNING = frozenset({JobState.RUNNING})
 _FAILED = frozenset({JobState.DEAD, JobState.CANCELLED})
@@ -83,6 +84,10 @@ def ids(
 def how_many(conn: Connection, which: JobFilter, most: int) -> Counted:
     """Count the jobs that match, up to `most`. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    if _says_only_failed(which):
+        some = _failed(which.any_state or frozenset()).limit(most + 1).subquery()
+        found = conn.scalars(select(func.count()).select_from(some)).one()
+        return Counted(min(found, most), at_least=found > most)
     window = _window(conn, which, None)
     [whole] = _looks(conn, window, near=False)
     some = _newest(conn, which, whole).limit(most + 1).subquery()
@@ -143,8 +148,7 @@ def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
     fits, between = matching(conn, which), _between(window)
     if window.among is not None:
         id = views.jobs.c.id
-        few = dialect_of(conn.dialect).fenced(select(1)) is None
-        named = id.in_(window.among) if few else dialect_of(conn.dialect).among(id, window.among)
+        named = dialect_of(conn.dialect).among(id, window.among)
         return select(id).where(named, fits).order_by(id.desc())
     of_state = [] if which.any_state is None else [is_in(which.any_state)]
     fenced = dialect_of(conn.dialect).fenced(select(views.jobs).where(*between, *of_state))
@@ -176,6 +180,8 @@ def _window(
         if _few(conn, each):
             return _Window(before=before, few=each)
     low, before = _said(which, before)
+    if which.any_state and which.any_state <= _FAILED:
+        return _some(conn, _failed(which.any_state), low, before)
     live = which.any_state is not None and not which.any_state & FINAL_STATES
     column = tables.live.c.id if live else tables.job.c.id
     below = [] if before is None else [column < before]
@@ -188,20 +194,37 @@ def _window(
     if which.any_state != _RUNNING or near is None:
         return _Window(last, before, more=True)
     if not whole and low is None:
-        return _near(conn, near, before)
+        # Among the newest ids alone none may run: the oldest are claimed first.
+        return _some(conn, near, None, before)._replace(more=True)
     held = select(column).where(tables.live.c.worker.is_not(None), column > last)
     return _Window(last, before, more=True, among=_ids_of(conn, held, before))
 
 
-def _near(conn: Connection, near: Select[int], before: int | None) -> _Window:
-    """Return a window of jobs that are likely to run, wherever their ids are.
+def _some(conn: Connection, known: Select[int], low: int | None, before: int | None) -> _Window:
+    """Return a window of the newest of the jobs that are known, wherever their ids are."""
+    [id] = known.selected_columns
+    ids = _ids_of(conn, known if low is None else known.where(id > low), before, NAMED + 1)
+    if len(ids) <= NAMED:
+        return _Window(before=before, among=ids)
+    return _Window(ids[NAMED - 1] - 1, before, more=True, among=ids[:NAMED])
 
-    Below the newest ids alone none may run for long: the oldest are claimed first.
-    """
-    ids = _ids_of(conn, near, before, MOST_RUNNING + 1)
-    cut = len(ids) > MOST_RUNNING
-    low = ids[MOST_RUNNING - 1] - 1 if cut else None
-    return _Window(low, before, more=True, among=ids[:MOST_RUNNING])
+
+def _says_only_failed(which: JobFilter) -> bool:
+    """Return whether a filter means all jobs that died or were cancelled, which an index counts."""
+    terms = which.terms or ()
+    rest = replace(which, state=None, states=None, terms=None, limit=None)
+    return (
+        bool(which.any_state and which.any_state <= _FAILED)
+        and rest == JobFilter(limit=None)
+        and all(each.aspect is Aspect.STATE for each in terms)
+    )
+
+
+def _failed(states: frozenset[JobState]) -> Select[int]:
+    """Return a query of the jobs that died or were cancelled."""
+    ended = tables.attempt.c
+    chosen = [str(each) for each in sorted(states)]
+    return select(ended.job).where(ended.outcome.in_(chosen))
 
 
 def _said(which: JobFilter, before: int | None) -> tuple[int | None, int | None]:
@@ -229,7 +252,7 @@ def _bounds(value: object) -> tuple[int | None, int | None]:
 
 def _known_by_index(conn: Connection, which: JobFilter) -> Iterator[Select[int]]:
     """Yield queries of jobs that an index knows, among which are all that match."""
-    job, step, ended = tables.job.c, tables.step.c, tables.attempt.c
+    job, step = tables.job.c, tables.step.c
     if which.fingerprint is not None:
         yield select(job.id).where(job.fingerprint == which.fingerprint)
     if which.key is not None:
@@ -244,8 +267,7 @@ def _known_by_index(conn: Connection, which: JobFilter) -> Iterator[Select[int]]
         live = tables.live.c
         yield select(live.id).where(live.worker.is_not(None))
     if states and states <= _FAILED:
-        chosen = [str(each) for each in sorted(states)]
-        yield select(ended.job).where(ended.outcome.in_(chosen))
+        yield _failed(states)
 
 
 def _is_exact(term: Term) -> bool:
