@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable
 from mutirao.errors import ConfigurationError
 from mutirao.web.access import Decide
 from mutirao.web.security import GateRules, checked_origins
-from mutirao.web.several.site import DatabasesSite, ListingApp
+from mutirao.web.several.databases_site import DatabasesSite, ListingApp
 from mutirao.web.site import Settings, Site
 
 

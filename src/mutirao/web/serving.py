@@ -16,7 +16,7 @@ from mutirao.web import mounting
 from mutirao.web.credentials import Credentials, Door, loopback
 from mutirao.web.scoped_tokens import ScopedTokens
 from mutirao.web.security import LOOPBACK_NAMES, GateRules, checked_origins
-from mutirao.web.several.site import ListingApp
+from mutirao.web.several.databases_site import ListingApp
 from mutirao.web.site import Settings, Site
 
 

@@ -14,8 +14,8 @@ from starlette.requests import Request
 from mutirao import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.web import Access
-from mutirao.web.several.listed import FRESH_FOR, ListedDatabases, name_of
-from mutirao.web.several.site import DatabasesSite
+from mutirao.web.several.databases_site import DatabasesSite
+from mutirao.web.several.listed_databases import FRESH_FOR, ListedDatabases, name_of
 from tests.integration.web.conftest import Browser, by_header
 from tests.support import dashboard
 from tests.support.dashboard import Shop
@@ -184,8 +184,8 @@ async def test_few_are_open_at_once(
     many: Browser, tenants: Tenants, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The one that nobody has looked at for the longest time is closed, and opens again."""
-    monkeypatch.setattr("mutirao.web.several.site.MOST_OPEN", 1)
-    monkeypatch.setattr("mutirao.web.several.site.IDLE", -1.0)
+    monkeypatch.setattr("mutirao.web.several.databases_site.MOST_OPEN", 1)
+    monkeypatch.setattr("mutirao.web.several.databases_site.IDLE", -1.0)
     for number in (0, 1, 0):
         assert (await many.get(tenants.path(number, "jobs"))).status_code == 200
         assert len(many.site._opened) == 1  # type: ignore[attr-defined]

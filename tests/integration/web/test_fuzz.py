@@ -7,6 +7,7 @@ MUTIRAO_SEED which.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import random
 from collections.abc import Iterator
@@ -26,7 +27,8 @@ from tests.integration.web.test_actions import FORMS
 from tests.support.dashboard import SECRET
 from tests.support.repeats import Share
 
-USUAL = 1_200
+log = logging.getLogger(__name__)
+GIVEN, USUAL = "MUTIRAO_FUZZ", 1_200
 LONGEST = 1.0  # seconds of this process, which has the dashboard and the database
 PIECES = (
     "",
@@ -204,8 +206,10 @@ async def asked(browser: Browser, sent: Sent) -> tuple[httpx2.Response, float]:
 async def test_whatever_is_sent(browser: Browser, share: Share) -> None:
     """It is answered at once, never by an error of the server, and without a secret."""
     seed = int(os.environ.get("MUTIRAO_SEED") or random.randrange(2**32))
-    number = int(os.environ.get("MUTIRAO_FUZZ") or share(USUAL))
-    for sent in inputs(seed, number):
+    number = int(os.environ.get(GIVEN) or share(USUAL))
+    for place, sent in enumerate(inputs(seed, number)):
+        if place % 1_000 == 0:
+            log.info("%s of %s inputs, seed %s", place, number, seed)
         try:
             answer, took = await asked(browser, sent)
         except httpx2.InvalidURL:

@@ -25,7 +25,7 @@ from mutirao.web.dashboard_client import DashboardApp
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import CHOOSER, PageCall
 from mutirao.web.security import Gate
-from mutirao.web.several.listed import Elsewhere, ListedDatabase, ListedDatabases
+from mutirao.web.several.listed_databases import Elsewhere, ListedDatabase, ListedDatabases
 from mutirao.web.site import Settings, Site
 
 BELOW = "/databases/"
