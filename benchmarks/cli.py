@@ -398,6 +398,7 @@ def _carried(**given: Any) -> None:
     option("--live", type=_AT_LEAST_1, default=1_000_000, help="Jobs that wait or run."),
     option("--asks", type=_AT_LEAST_1, default=20, help="How often each page is asked for."),
     option("--quick", is_flag=True, help="A hundredth of the jobs, and three asks."),
+    option("--keep", is_flag=True, help="Leave the jobs there; measure those of the last time."),
 )
 def _web(**given: Any) -> None:
     """Fill large tables; ask for each page of the dashboard: time, statements, rows read."""
@@ -486,6 +487,9 @@ def _run(work: Work, database: str, runs: int, as_json: bool, **options: Any) ->
     """Do a work so often and print what it found."""
 
     async def all_runs() -> tuple[Machine, list[Result]]:
+        if options.get("keep"):
+            found = [await work(database, **options) for _ in range(runs)]
+            return await machine(database, as_it_is=True), found
         where = await machine(database)
         return where, [await work(database, **options) for _ in range(runs)]
 

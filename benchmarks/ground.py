@@ -119,6 +119,16 @@ class Ground:
 
 
 @asynccontextmanager
+async def closing_ground(url: str) -> AsyncIterator[Ground]:
+    """Lend a database as it is."""
+    lent = Ground(url)
+    try:
+        yield lent
+    finally:
+        await lent.close()
+
+
+@asynccontextmanager
 async def ground(url: str) -> AsyncIterator[Ground]:
     """Lend a prepared database; see `Ground.prepare` for what is refused."""
     lent = Ground(url)

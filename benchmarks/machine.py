@@ -8,7 +8,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from benchmarks.ground import ground
+from benchmarks.ground import closing_ground, ground
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,9 +28,13 @@ class Machine:
     platform: str
 
 
-async def machine(url: str) -> Machine:
-    """Ask a database that a benchmark may use (see `Ground.prepare`), and the system."""
-    async with ground(url) as place:
+async def machine(url: str, *, as_it_is: bool = False) -> Machine:
+    """Ask a database that a benchmark may use (see `Ground.prepare`), and the system.
+
+    Parameters:
+        as_it_is: leave what is in the database.
+    """
+    async with closing_ground(url) if as_it_is else ground(url) as place:
         database = await place.ask(place.instruments.version)
         settings = await place.ask(place.instruments.settings)
         driver = await place.ask(_driver)

@@ -8,8 +8,8 @@ says it of the same statement once more.
 import asyncio
 import json
 import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from time import perf_counter
 from typing import Any, NamedTuple
@@ -19,12 +19,13 @@ from sqlalchemy import Connection, Engine, event, text
 
 from benchmarks import history
 from benchmarks.figures import Figures
-from benchmarks.ground import Ground, ground
+from benchmarks.ground import Ground
 from benchmarks.load import PREFIX, Load
+from mutirao.errors import SchemaMissing
 from mutirao.sql.drivers import own
 from mutirao.web import Access
 
-JOB = "(a job)"
+JOB, WAITING_JOB = "(a job)", "(a waiting job)"
 PAGES = {
     "overview": "/",
     "jobs": "/jobs",
@@ -39,6 +40,7 @@ PAGES = {
         )
     },
     "a job": JOB,
+    "a job that waits": WAITING_JOB,
     "errors": "/errors",
     "queues": "/queues",
     "schedules": "/schedules",
@@ -112,7 +114,7 @@ class PageCosts:
 
 async def web(
     url: str, *, finished: int = 5_000_000, live: int = 1_000_000, asks: int = 20,
-    quick: bool = False,
+    quick: bool = False, keep: bool = False,
 ) -> PageCosts:  # fmt: skip
     """Fill the tables, and ask for each page of the dashboard.
 
@@ -121,26 +123,47 @@ async def web(
         finished, live: how many jobs; of SQLite a fifth and a tenth of these are as usual.
         asks: how often each page is asked for.
         quick: a hundredth of the jobs, and three asks.
+        keep: leave the jobs there for the next time, or measure those of the last time.
 
     Raises:
         MutiraoError: the database is not ours to use.
     """
     if quick:
         finished, live, asks = finished // 100, live // 100, 3
-    async with ground(url) as place:
-        await place.change(lambda conn: history.fill(conn, finished, live))
-        try:
-            await place.store.refresh_statistics()
-            await history.add_up(place.store)
-            pages, tabs = await _asked(place, url, finished, asks)
-        finally:
-            await place.change(history.clear)
-            await place.prepare()
+    async with _filled(url, finished, live, keep=keep) as place:
+        ids = {JOB: finished, WAITING_JOB: finished + live - 1}
+        pages, tabs = await _asked(place, url, ids, asks)
     return PageCosts(finished=finished, live=live, asks=asks, pages=pages, tabs=tabs)
 
 
+@asynccontextmanager
+async def _filled(url: str, finished: int, live: int, *, keep: bool) -> AsyncIterator[Ground]:
+    """Lend a database with so many jobs; if it is to keep them, it may have them already."""
+    place = Ground(url)
+    try:
+        if not keep or not await _is_filled(place, finished + live):
+            await place.prepare()
+            await place.change(lambda conn: history.fill(conn, finished, live))
+            await place.store.refresh_statistics()
+        await place.change(lambda conn: history.go_on(conn, finished))
+        await history.add_up(place.store)
+        yield place
+    finally:
+        if not keep:
+            await place.change(history.clear)
+            await place.prepare()
+        await place.close()
+
+
+async def _is_filled(place: Ground, jobs: int) -> bool:
+    try:
+        return await place.ask(lambda conn: history.is_there(conn, jobs))
+    except SchemaMissing:  # not even the file is there
+        return False
+
+
 async def _asked(
-    place: Ground, url: str, newest: int, asks: int
+    place: Ground, url: str, ids: Mapping[str, int], asks: int
 ) -> tuple[dict[str, PageCost], tuple[int, int]]:
     app = Load(url).app
     site = app.web(access=lambda _: Access.admin("bench"))
@@ -150,7 +173,8 @@ async def _asked(
         async with httpx2.AsyncClient(transport=transport, base_url="http://bench") as client:
             further = await _further(client)
             for name, path in PAGES.items():
-                where = {JOB: f"/jobs/{newest}", "(next)": further}.get(path, path)
+                where = further if path == "(next)" else path
+                where = f"/jobs/{ids[path]}" if path in ids else where
                 found[name] = await _page(place, site, client, where, asks)
             tabs = await _tabs(site, client)
     finally:
@@ -255,5 +279,10 @@ def _by_counters(conn: Connection, statement: Statement) -> int:
 
 
 def _handled(conn: Connection) -> int:
-    rows = conn.execute(text("SHOW SESSION STATUS LIKE 'Handler_read%'")).all()
+    """Return how many rows the session has read of tables.
+
+    MySQL counts those of its own temporary tables among them, and each search of an index.
+    """
+    counters = "Rows_read" if conn.dialect.is_mariadb else "Handler_read%"  # type: ignore[attr-defined]
+    rows = conn.execute(text(f"SHOW SESSION STATUS LIKE '{counters}'")).all()
     return sum(int(value) for _, value in rows)

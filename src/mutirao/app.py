@@ -4,6 +4,7 @@ Creating one reads no environment variable and opens no connection; the first us
 """
 
 import asyncio
+import copy
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
@@ -211,6 +212,21 @@ class Mutirao(
         made = AnnouncingStore(url, hub=hub and hub.given, schema=schema)
         self._keep_in_sql(made)
         self.url, self._databases = url, None
+
+    def elsewhere(self, url: str | URL) -> "Mutirao":
+        """Return this application with its jobs in another database.
+
+        Tasks, hooks and brokers are the same; what is managed by `schedules`, `limits` and the
+        like of this one stays here. Close the store of the returned one.
+
+        Raises:
+            ConfigurationError: the URL is of no database that is known, or the application was
+                given a store without tables.
+        """
+        other = copy.copy(self)
+        other._portal, other._sites = Portal(), WeakSet()
+        other.use_database(url)
+        return other
 
     def use_connections(self, program: ProgramConnections) -> None:
         """Write jobs that are given no `conn=` through the connections of a framework.

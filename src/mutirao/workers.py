@@ -6,10 +6,12 @@ worker without brokers, or of one database, nothing of these.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
+from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
@@ -89,6 +91,25 @@ class Workers:
         """
         self._databases = provider
         return provider
+
+    @property
+    def lists_databases(self) -> bool:
+        """Whether a function that lists the databases was registered."""
+        return self._databases is not None
+
+    async def alisted(self) -> dict[str, str]:
+        """Return the URLs of the databases that are listed, each as it may be shown.
+
+        Raises:
+            ConfigurationError: no function lists them, or what it returns is no list of URLs.
+        """
+        if self._databases is None:
+            raise ConfigurationError(
+                "this application has one database; list more by @app.databases"
+            )
+        if iscoroutinefunction(self._databases):
+            return named(await self._databases())
+        return named(await asyncio.to_thread(self._databases))
 
     @overload
     def tenant_database(self, resolve: Provider, /) -> Provider: ...

@@ -82,8 +82,10 @@ class WorkersContract:
         claims = await take(store, first, 3)
         await take(store, second, 2)
         await store.settle(first, [ended(claims[0])], now=NOW)
-        running = {worker.id: worker.running for worker in await store.workers()}
-        assert running == {first: 2, second: 2, idle: 0}
+        for near in (False, True):
+            found = await store.workers(near=near)
+            running = {worker.id: worker.running for worker in found}
+            assert running == {first: 2, second: 2, idle: 0}
 
     async def test_worker_ids_are_never_used_again(self, store: Store) -> None:
         """Neither after leaving nor after vanishing: an old heartbeat must not keep a stranger."""

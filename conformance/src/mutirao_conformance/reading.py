@@ -81,6 +81,18 @@ class PagingContract:
         assert await store.how_many(wanted(f"task:a -id:{first}")) == Counted(4)
         assert await store.how_many(wanted("task:c")) == Counted(0)
 
+    async def test_counts_of_failed_jobs(self, store: Store) -> None:
+        """Those that died, were cancelled, or both; with other terms, too."""
+        worker = await join(store)
+        dead = [await put_finished(store, worker, due(), kind=OutcomeKind.DEAD) for _ in range(2)]
+        [stopped, *_] = await put(store, due(), due(task="b"))
+        await store.cancel(JobFilter(ids=(stopped,)), now=NOW)
+        assert await store.how_many(wanted("state:dead")) == Counted(2)
+        assert await store.how_many(wanted("state:dead,cancelled")) == Counted(3)
+        assert await store.how_many(wanted("state:dead"), most=1) == Counted(1, at_least=True)
+        assert await store.how_many(wanted(f"state:dead id:{dead[0][0]}")) == Counted(1)
+        assert await store.how_many(JobFilter(state=JobState.CANCELLED)) == Counted(1)
+
 
 class FiguresContract:
     """Figures of queues, hours, minutes, waits, errors, and of what runs."""

@@ -9,11 +9,11 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.cli.group import REFUSED, SCHEMA
-from mutirao.cli.options import age, as_json, ask, option, target
+from mutirao.cli.options import age, as_json, ask, noted, option, target
 from mutirao.cli.output import print_done, print_json, print_table
 from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.errors import UnknownJob
-from mutirao.model.audit.actions import AuditRecord
+from mutirao.model.audit.actions import About, AuditRecord
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 
@@ -45,7 +45,8 @@ def prune(
             for outcome in outcomes
         }
 
-    deleted = ask(app, body)
+    which = f"{', '.join(outcomes)}, older than {older_than}"
+    deleted = noted(app, About("prune", "history", which), body)
     if as_json:
         print_json({"deleted": deleted})
     else:

@@ -15,6 +15,7 @@ from mutirao.cli.options import (
     ask,
     duration,
     json_object,
+    noted,
     option,
     past,
     target,
@@ -23,6 +24,7 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, print_done, print_fields, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.topics import warn_of_topics
+from mutirao.model.audit.actions import About
 from mutirao.model.jobs.job import JobState
 from mutirao.model.webhooks.endpoints import EndpointRecord
 from mutirao.model.webhooks.webhook_rules import METHODS
@@ -134,7 +136,7 @@ def put(
     if headers_file is not None:
         terms["headers"] = json_object(headers_file.read())
     app = load_app(target)
-    ask(app, lambda: app.endpoints.aput(id, url, topics, **terms))
+    noted(app, About("put", "endpoint", id), lambda: app.endpoints.aput(id, url, topics, **terms))
     print_done({"put": id}, f"endpoint {id} is in force", as_json)
     warn_of_url(url)
     warn_of_topics(app, *topics)
@@ -152,7 +154,7 @@ def rotate(target: str, id: str, secret_file: Any, keep: timedelta, as_json: boo
         raise click.UsageError("no secret is given; give --secret-file FILE")
     app = load_app(target)
     secret = secret_file.read().strip()
-    ask(app, lambda: app.endpoints.arotate(id, secret, keep))
+    noted(app, About("rotate", "endpoint", id), lambda: app.endpoints.arotate(id, secret, keep))
     print_done({"rotated": id}, f"endpoint {id} has another secret", as_json)
 
 
@@ -163,7 +165,7 @@ def rotate(target: str, id: str, secret_file: Any, keep: timedelta, as_json: boo
 def pause(target: str, id: str, as_json: bool) -> None:
     """Hold deliveries to endpoint ID until it is resumed; they are made as before."""
     app = load_app(target)
-    ask(app, lambda: app.endpoints.apause(id))
+    noted(app, About("pause", "endpoint", id), lambda: app.endpoints.apause(id))
     print_done({"paused": id}, f"endpoint {id} is paused", as_json)
 
 
@@ -175,7 +177,7 @@ def resume(target: str, id: str, as_json: bool) -> None:
     """Let out what is held for endpoint ID: paused, disabled, or its breaker open."""
     app = load_app(target)
     before = ask(app, lambda: app.endpoints.aget(id))
-    ask(app, lambda: app.endpoints.aresume(id))
+    noted(app, About("resume", "endpoint", id), lambda: app.endpoints.aresume(id))
     print_done({"resumed": id}, f"endpoint {id} is resumed", as_json)
     print_missed(before)
 
@@ -187,7 +189,7 @@ def resume(target: str, id: str, as_json: bool) -> None:
 def probe(target: str, id: str, as_json: bool) -> None:
     """Let one delivery through to endpoint ID now; if it succeeds, the others follow."""
     app = load_app(target)
-    probed = ask(app, lambda: app.endpoints.aprobe(id))
+    probed = noted(app, About("probe", "endpoint", id), lambda: app.endpoints.aprobe(id))
     state = "is tried with the next delivery" if probed else "has no open breaker"
     print_done({"probed" if probed else "unchanged": id}, f"endpoint {id} {state}", as_json)
 
@@ -199,7 +201,7 @@ def probe(target: str, id: str, as_json: bool) -> None:
 def remove(target: str, id: str, as_json: bool) -> None:
     """Remove endpoint ID; what waits for it is cancelled when it is due."""
     app = load_app(target)
-    ask(app, lambda: app.endpoints.aremove(id))
+    noted(app, About("remove", "endpoint", id), lambda: app.endpoints.aremove(id))
     print_done({"removed": id}, f"endpoint {id} is removed", as_json)
 
 
@@ -213,12 +215,12 @@ def test(target: str, id: str, wait: timedelta | None, as_json: bool) -> None:
 
     With --wait, print how it was answered, and fail unless it has arrived.
     """
-    app = load_app(target)
+    app, about = load_app(target), About("test", "endpoint", id)
     if wait is None:
-        sample = ask(app, lambda: app.endpoints.atest(id))
+        sample = noted(app, about, lambda: app.endpoints.atest(id))
         print_done(fields_of(sample), f"job {sample.id} sends a sample to endpoint {id}", as_json)
         return
-    job = ask(app, lambda: answered(app, id, wait.total_seconds()))
+    job = noted(app, about, lambda: answered(app, id, wait.total_seconds()))
     if as_json:
         print_json(answer_of(job))
     else:
@@ -251,7 +253,9 @@ def replay(
     app = load_app(target)
     ended = cast(Literal["dead", "succeeded"], state)
     which: Mapping[str, Any] = {"after": after, "before": before, "state": ended}
-    again = ask(app, lambda: app.endpoints.areplay(id, *jobs, **which))
+    again = noted(
+        app, About("replay", "endpoint", id), lambda: app.endpoints.areplay(id, *jobs, **which)
+    )
     line = f"{len(again)} deliveries are sent to endpoint {id} again"
     print_done({"replayed": again}, line, as_json)
 

@@ -3,9 +3,10 @@
 import click
 
 from mutirao.cli.group import WholeHelp
-from mutirao.cli.options import as_json, ask, option, target
+from mutirao.cli.options import as_json, ask, noted, option, target
 from mutirao.cli.output import minute, print_done, print_json, print_table
 from mutirao.cli.target import AppCommand, load_app
+from mutirao.model.audit.actions import About
 
 
 @click.group(cls=WholeHelp)
@@ -44,7 +45,7 @@ def list_(target: str, redrivable: bool, as_json: bool) -> None:
 def flush(target: str, host: str, as_json: bool) -> None:
     """Try HOST now; if a delivery arrives, the others follow. It is not held any more."""
     app = load_app(target)
-    ask(app, lambda: app.hosts.aflush(host))
+    noted(app, About("flush", "host", host), lambda: app.hosts.aflush(host))
     print_done({"flushed": host}, f"host {host} is tried", as_json)
 
 
@@ -55,7 +56,7 @@ def flush(target: str, host: str, as_json: bool) -> None:
 def hold(target: str, host: str, as_json: bool) -> None:
     """Send nothing to HOST until it is flushed."""
     app = load_app(target)
-    ask(app, lambda: app.hosts.ahold(host))
+    noted(app, About("hold", "host", host), lambda: app.hosts.ahold(host))
     print_done({"held": host}, f"host {host} is held", as_json)
 
 
@@ -67,7 +68,7 @@ def hold(target: str, host: str, as_json: bool) -> None:
 def limit(target: str, host: str, concurrency: int | None, as_json: bool) -> None:
     """Send HOST at most CONCURRENCY requests at once; as many as others if left out."""
     app = load_app(target)
-    ask(app, lambda: app.hosts.alimit(host, concurrency))
+    noted(app, About("limit", "host", host), lambda: app.hosts.alimit(host, concurrency))
     most = "as many requests as others" if concurrency is None else f"{concurrency} requests"
     print_done({"limited": host}, f"host {host} gets {most} at once", as_json)
 
@@ -80,7 +81,7 @@ def limit(target: str, host: str, concurrency: int | None, as_json: bool) -> Non
 def redrive(target: str, host: str, limit: int | None, as_json: bool) -> None:
     """Send the dead deliveries to HOST again."""
     app = load_app(target)
-    ids = ask(app, lambda: app.hosts.aredrive(host, limit=limit))
+    ids = noted(app, About("redrive", "host", host), lambda: app.hosts.aredrive(host, limit=limit))
     print_done({"redriven": ids}, f"{len(ids)} deliveries to {host} are sent again", as_json)
 
 
@@ -91,6 +92,6 @@ def redrive(target: str, host: str, limit: int | None, as_json: bool) -> None:
 def forget(target: str, host: str, as_json: bool) -> None:
     """Cancel what waits for HOST, and delete what is known of it."""
     app = load_app(target)
-    count = ask(app, lambda: app.hosts.aforget(host))
+    count = noted(app, About("forget", "host", host), lambda: app.hosts.aforget(host))
     line = f"host {host} is forgotten; {count} deliveries are cancelled"
     print_done({"forgotten": host}, line, as_json)

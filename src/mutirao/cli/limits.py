@@ -6,9 +6,10 @@ from typing import TypeVar
 import click
 
 from mutirao.cli.group import WholeHelp
-from mutirao.cli.options import Command, as_json, ask, duration, option, target
+from mutirao.cli.options import Command, as_json, ask, duration, noted, option, target
 from mutirao.cli.output import origin_of, print_done, print_json, print_table
 from mutirao.cli.target import ApiCommand, AppCommand, load_app
+from mutirao.model.audit.actions import About
 from mutirao.model.limits.limits import Limit, LimitRecord
 
 T = TypeVar("T")
@@ -78,7 +79,11 @@ def put(
     """
     app = load_app(target)
     limit = Limit(most, per=per, burst=burst, by=by, name=name)
-    made = ask(app, lambda: app.limits.aput(limit, queue=queue, task=task))
+    made = noted(
+        app,
+        About("put", "limit", name or _told({"queue": queue, "task": task, "by": by})),
+        lambda: app.limits.aput(limit, queue=queue, task=task),
+    )
     print_done({"put": made}, f"limit {made} is in force", as_json)
 
 
@@ -89,7 +94,7 @@ def put(
 def remove(target: str, name: str, as_json: bool) -> None:
     """Remove limit NAME. If it is in the code, the next worker that starts restores it."""
     app = load_app(target)
-    ask(app, lambda: app.limits.aremove(name))
+    noted(app, About("remove", "limit", name), lambda: app.limits.aremove(name))
     print_done({"removed": name}, f"limit {name} is removed", as_json)
 
 
@@ -106,7 +111,7 @@ def pause(target: str, as_json: bool, **which: str | None) -> None:
     mutirao pause shop:app --task call_api --key acme
     """
     app = load_app(target)
-    ask(app, lambda: app.apause(**which))
+    noted(app, _about("pause", which), lambda: app.apause(**which))
     print_done({"paused": _named(which)}, f"{_in_words(which)} is paused", as_json)
 
 
@@ -118,13 +123,21 @@ def pause(target: str, as_json: bool, **which: str | None) -> None:
 def resume(target: str, as_json: bool, **which: str | None) -> None:
     """Resume what was paused with the same options."""
     app = load_app(target)
-    ask(app, lambda: app.aresume(**which))
+    noted(app, _about("resume", which), lambda: app.aresume(**which))
     print_done({"resumed": _named(which)}, f"{_in_words(which)} is resumed", as_json)
+
+
+def _about(command: str, which: dict[str, str | None]) -> About:
+    """Return what is paused or resumed as the audit has it: a queue by its name alone."""
+    said = _named(which)
+    of = next(iter(said), "queue")
+    rest = (f"{each} {value}" for each, value in said.items() if each != of)
+    return About(command, of, " ".join((said.get(of, ""), *rest)))
 
 
 def _named(which: dict[str, str | None]) -> dict[str, str]:
     order = ("queue", "task", "by", "key")
-    return {name: value for name in order if (value := which[name]) is not None}
+    return {name: value for name in order if (value := which.get(name)) is not None}
 
 
 def _in_words(which: dict[str, str | None]) -> str:

@@ -15,6 +15,7 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.errors import InvalidFilter
+from mutirao.model.audit.actions import About
 from mutirao.model.filters.conditions import Exactly
 from mutirao.model.filters.filter import parse
 from mutirao.model.filters.qualifiers import quoted, scalar_written
@@ -306,6 +307,11 @@ def user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):  # one without a name
         return f"uid {os.getuid()}"
+
+
+def noted(app: Mutirao, about: About, body: Callable[[], Awaitable[T]]) -> T:
+    """Run a body as `ask` does; the audit has what it does, and who has given the command."""
+    return ask(app, lambda: app.actions.anote(user(), about, body))
 
 
 def ask(app: Mutirao, body: Callable[[], Awaitable[T]]) -> T:

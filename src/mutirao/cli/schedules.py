@@ -14,11 +14,13 @@ from mutirao.cli.options import (
     duration,
     json_object,
     moment,
+    noted,
     option,
     target,
 )
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import ApiCommand, AppCommand, load_app
+from mutirao.model.audit.actions import About
 from mutirao.model.schedules.schedule import CatchUp, Overlap, ScheduleRecord, ScheduleState, Terms
 
 T = TypeVar("T")
@@ -121,7 +123,11 @@ def put(
     app = load_app(target)
     job = app.task_named(task).using(queue=queue, priority=priority).job(**args)
     given = _given(terms)
-    state = ask(app, lambda: app.schedules.aput(name, job, cron, **given))
+    state = noted(
+        app,
+        About("put", "schedule", name),
+        lambda: app.schedules.aput(name, job, cron, **given),
+    )
     _print(state, as_json)
 
 
@@ -140,7 +146,11 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
     given = _given(terms)
     if cron is None and not given:
         raise click.UsageError("no term is given; name at least one, such as --overlap skip")
-    state = ask(app, lambda: app.schedules.achange(name, cron=cron, **given))
+    state = noted(
+        app,
+        About("change", "schedule", name),
+        lambda: app.schedules.achange(name, cron=cron, **given),
+    )
     _print(state, as_json)
 
 
@@ -152,7 +162,8 @@ def change(target: str, name: str, cron: str | None, as_json: bool, **terms: Any
 def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
     """Pause schedule NAME: it makes no jobs until it is resumed. Deploys leave it paused."""
     app = load_app(target)
-    _print(ask(app, lambda: app.schedules.apause(name, reason=reason)), as_json)
+    about = About("pause", "schedule", name)
+    _print(noted(app, about, lambda: app.schedules.apause(name, reason=reason)), as_json)
 
 
 @schedules.command(cls=ApiCommand)
@@ -162,7 +173,8 @@ def pause(target: str, name: str, reason: str | None, as_json: bool) -> None:
 def resume(target: str, name: str, as_json: bool) -> None:
     """Resume schedule NAME; ticks that passed during the pause make no jobs."""
     app = load_app(target)
-    _print(ask(app, lambda: app.schedules.aresume(name)), as_json)
+    about = About("resume", "schedule", name)
+    _print(noted(app, about, lambda: app.schedules.aresume(name)), as_json)
 
 
 @schedules.command(cls=AppCommand)
@@ -172,7 +184,7 @@ def resume(target: str, name: str, as_json: bool) -> None:
 def remove(target: str, name: str, as_json: bool) -> None:
     """Remove schedule NAME; its jobs stay. If it is in the code, the next worker restores it."""
     app = load_app(target)
-    ask(app, lambda: app.schedules.aremove(name))
+    noted(app, About("remove", "schedule", name), lambda: app.schedules.aremove(name))
     print_done({"removed": name}, f"schedule {name} is removed", as_json)
 
 
@@ -183,7 +195,8 @@ def remove(target: str, name: str, as_json: bool) -> None:
 def run(target: str, name: str, as_json: bool) -> None:
     """Make a job of schedule NAME now, in addition to its ticks, paused or not."""
     app = load_app(target)
-    handle = ask(app, lambda: app.schedules.arun_now(name))
+    about = About("run", "schedule", name)
+    handle = noted(app, about, lambda: app.schedules.arun_now(name))
     line = f"enqueued job {handle.id} ({handle.task}) in queue {handle.queue}"
     print_done(fields_of(handle), line, as_json)
 

@@ -14,6 +14,7 @@ from mutirao.cli.options import (
     ask,
     duration,
     json_object,
+    noted,
     option,
     past,
     target,
@@ -23,6 +24,7 @@ from mutirao.cli.options import (
 from mutirao.cli.output import fields_of, origin_of, print_done, print_json, print_table, say
 from mutirao.cli.target import AppCommand, load_app
 from mutirao.cli.terms import options_of
+from mutirao.model.audit.actions import About
 from mutirao.model.keys.uniqueness import OnConflict
 from mutirao.model.limits.limits import Limit
 from mutirao.model.topics.subscriptions import SubscriptionRecord
@@ -78,7 +80,7 @@ def replay(
     """
     app = load_app(target)
     again = partial(app.areplay, subscription, topic, since=since, until=until, missing=missing)
-    made = ask(app, again)
+    made = noted(app, About("replay", "subscription", subscription), again)
     line = f"{made} {'delivery' if made == 1 else 'deliveries'} for {subscription}"
     print_done({"deliveries": made}, line, as_json)
 
@@ -174,7 +176,11 @@ def put(
     terms |= {"on_conflict": on_conflict, "unique_for": unique_for}
     terms |= {"debounce_limit": debounce_limit}
     terms["limit"] = () if limit is None else Limit(limit, per=per)
-    ask(app, lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms))
+    noted(
+        app,
+        About("put", "subscription", id),
+        lambda: app.subscriptions.aput(id, handler, topic, from_=from_, **terms),
+    )
     print_done({"put": id}, f"subscription {id} receives {topic}", as_json)
     warn_of_topics(app, topic)
 
@@ -189,7 +195,7 @@ def disable(target: str, id: str, as_json: bool) -> None:
     What is published meanwhile is not held for it: a replay with --missing delivers it.
     """
     app = load_app(target)
-    ask(app, lambda: app.subscriptions.adisable(id))
+    noted(app, About("disable", "subscription", id), lambda: app.subscriptions.adisable(id))
     print_done({"disabled": id}, f"subscription {id} is disabled", as_json)
 
 
@@ -200,7 +206,7 @@ def disable(target: str, id: str, as_json: bool) -> None:
 def enable(target: str, id: str, as_json: bool) -> None:
     """Enable subscription ID again; what was published meanwhile is not made up for."""
     app = load_app(target)
-    ask(app, lambda: app.subscriptions.aenable(id))
+    noted(app, About("enable", "subscription", id), lambda: app.subscriptions.aenable(id))
     print_done({"enabled": id}, f"subscription {id} is enabled", as_json)
 
 
@@ -211,7 +217,7 @@ def enable(target: str, id: str, as_json: bool) -> None:
 def remove(target: str, id: str, as_json: bool) -> None:
     """Remove subscription ID; its deliveries stay. If it is in the code, a worker restores it."""
     app = load_app(target)
-    ask(app, lambda: app.subscriptions.aremove(id))
+    noted(app, About("remove", "subscription", id), lambda: app.subscriptions.aremove(id))
     print_done({"removed": id}, f"subscription {id} is removed", as_json)
 
 

@@ -147,7 +147,7 @@ class Reading:
         if found is None:
             job = await store.job(id)
             return (Reason(ReasonKind.ENDED, f"it has ended: {job.state}", {"state": job.state}),)
-        return explain(found, await store.workers(), datetime.now(UTC))
+        return explain(found, await store.workers(near=True), datetime.now(UTC))
 
     why = blocking(awhy)
 

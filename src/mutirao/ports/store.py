@@ -343,8 +343,13 @@ class Store(
         """Count the jobs of every queue by state, finished jobs included."""
         ...
 
-    async def workers(self) -> list[WorkerRecord]:
-        """List the registered workers, alive or not, and how many jobs each holds."""
+    async def workers(self, *, near: bool = False) -> list[WorkerRecord]:
+        """List the registered workers, alive or not, and how many jobs each holds.
+
+        Parameters:
+            near: whoever looks does without an exact number where that would read all live jobs:
+                jobs are counted that are among the first of their lane, or the newest.
+        """
         ...
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:

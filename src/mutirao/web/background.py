@@ -29,6 +29,11 @@ class Background:
         """Whether as much runs as may."""
         return len(self._running) >= MOST_AT_ONCE
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether nothing runs."""
+        return not self._running
+
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
         """Run something, of which the audit tells; an error is in the log, too."""
         task = asyncio.ensure_future(work)

@@ -18,7 +18,7 @@ from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
 from mutirao.model.findings import Finding
 from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
-from mutirao.model.jobs.records import GraphRecord
+from mutirao.model.jobs.records import GraphRecord, WorkerRecord
 from mutirao.ports import Store, Transport
 from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
@@ -100,6 +100,10 @@ class DashboardClient(JobAdmin):
     def database(self) -> str:
         """The database's URL, with the password hidden."""
         return self._app.database
+
+    async def aworkers(self) -> list[WorkerRecord]:
+        """List the workers; what each runs is counted near the front, not among all live jobs."""
+        return await self.store.workers(near=True)
 
     async def agraph(self, id: int) -> GraphRecord:
         """Return a graph with its steps; raise UnknownGraph."""

@@ -12,13 +12,15 @@ from typing import Any, NamedTuple, TypeVar
 T = TypeVar("T")
 REFRESH = 5  # seconds between two looks of an open page
 MOST_KEPT = 200
+OFTEN = 20  # what takes long is read in one twentieth of the time
 
 
 class KeptReading(NamedTuple):
-    """What was read, and when by the clock of the readings."""
+    """What was read, when by the clock of the readings, and how long that took."""
 
     value: Any
     at: float
+    took: float
 
 
 class Readings:
@@ -40,13 +42,33 @@ class Readings:
         if kept is not None and self._clock() - kept.at < fresh_for:
             found: T = kept.value
             return found
+        # Whoever leaves does not take the reading away from the others.
+        return await asyncio.shield(self._task(name, read))
+
+    async def soon(
+        self, name: str, read: Callable[[], Awaitable[T]], fresh_for: float, within: float
+    ) -> T | None:
+        """Return a reading that takes long: the last one, or None, while it is read again.
+
+        What takes long is read the less often: it is fresh for twenty times as long.
+
+        Parameters:
+            within: seconds that are waited for it.
+        """
+        kept = self._kept.get(name)
+        last: T | None = None if kept is None else kept.value
+        if kept is not None and self._clock() - kept.at < max(fresh_for, OFTEN * kept.took):
+            return last
+        done, _ = await asyncio.wait({self._task(name, read)}, timeout=within)
+        return done.pop().result() if done else last
+
+    def _task(self, name: str, read: Callable[[], Awaitable[T]]) -> "asyncio.Task[T]":
         task = self._under_way.get(name)
         if task is None or task.get_loop() is not asyncio.get_running_loop():
             task = asyncio.ensure_future(self._read(name, read))
             task.add_done_callback(_look_at)
             self._under_way[name] = task
-        # Whoever leaves does not take the reading away from the others.
-        return await asyncio.shield(task)
+        return task
 
     def age(self, name: str) -> float:
         """Return the seconds since something was read; 0 if it never was."""
@@ -60,13 +82,13 @@ class Readings:
         self._under_way.clear()
 
     async def _read(self, name: str, read: Callable[[], Awaitable[T]]) -> T:
-        began = self._changes
+        began, started = self._changes, self._clock()
         try:
             value = await read()
             if began == self._changes:  # otherwise it may be from before the change
                 if len(self._kept) >= MOST_KEPT:
                     self._kept.clear()
-                self._kept[name] = KeptReading(value, self._clock())
+                self._kept[name] = KeptReading(value, self._clock(), self._clock() - started)
             return value
         finally:
             if began == self._changes:

@@ -4,13 +4,13 @@ from collections.abc import Collection, Iterable
 
 from mutirao.errors import ConfigurationError
 from mutirao.web.access import Decide
-from mutirao.web.dashboard_client import DashboardApp
 from mutirao.web.security import GateRules, checked_origins
+from mutirao.web.several.databases_site import DatabasesSite, ListingApp
 from mutirao.web.site import Settings, Site
 
 
 def mounted(
-    app: DashboardApp, access: Decide, origins: Iterable[str], redact: Collection[str]
+    app: ListingApp, access: Decide, origins: Iterable[str], redact: Collection[str]
 ) -> Site:
     """Return the dashboard of an application; see `Mutirao.web`.
 
@@ -26,4 +26,9 @@ def mounted(
         rules = GateRules(origins=checked_origins(origins))
     except ValueError as unfit:
         raise ConfigurationError(str(unfit)) from unfit
-    return Site(app, Settings(access=access, rules=rules, redact=redact))
+    return made(app, Settings(access=access, rules=rules, redact=redact))
+
+
+def made(app: ListingApp, settings: Settings) -> Site:
+    """Return the dashboard of an application, or of each database that it lists."""
+    return DatabasesSite(app, settings) if app.lists_databases else Site(app, settings)

@@ -30,6 +30,7 @@ USUAL_COLUMNS = COLUMNS[:4]
 COLUMN, NO_COLUMN = "mutirao_columns", "none"
 LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_times", "mutirao_said"
 YEAR = 365 * 86_400
+CHOOSER = "mutirao.chooser"  # in the scope: where the page is on which a database is chosen
 T = TypeVar("T")
 LONGEST_SAID = 600  # characters of what a cookie says
 
@@ -87,6 +88,16 @@ class PageCall:
         """Where the dashboard begins, without a slash at its end."""
         return str(self.request.scope.get("root_path", "")).rstrip("/")
 
+    @property
+    def chooser(self) -> str:
+        """The path of the page on which a database is chosen; empty where there is one."""
+        return str(self.request.scope.get(CHOOSER, ""))
+
+    @property
+    def _kept_for(self) -> str:
+        """The path of all pages for which a browser keeps what was chosen."""
+        return self.chooser.rstrip("/") or "/" if self.chooser else self.root or "/"
+
     def may(self, role: str) -> bool:
         """Return whether whoever asks has a role, by its name; templates ask."""
         return self.access.may(Permission[role.upper()])
@@ -123,7 +134,7 @@ class PageCall:
         html = self.site.render(template, call=self, t=self.language, said=said, **values)
         response = HTMLResponse(html, code)
         if said is not None:
-            response.delete_cookie(SAID, path=self.root or "/")
+            response.delete_cookie(SAID, path=self._kept_for)
         return response
 
     def back(self, to: str, said: Notice | None = None) -> Response:
@@ -132,7 +143,7 @@ class PageCall:
         Parameters:
             to: a path that begins where the dashboard does.
         """
-        response = RedirectResponse(to if self._is_ours(to) else self.url("overview"), 303)
+        response = RedirectResponse(to if self._is_ours(to) else self.url(self.site.first), 303)
         if said is not None:
             detail = said.detail[:LONGEST_SAID].encode("utf-8", "replace").decode()
             value = quote(f"{said.key}|{'' if said.n is None else said.n}|{detail}", safe="")
@@ -142,7 +153,7 @@ class PageCall:
     def remember(self, response: Response, name: str, value: str, seconds: int = YEAR) -> None:
         """Have the browser keep something, for these pages only."""
         response.set_cookie(
-            name, value, max_age=seconds, path=self.root or "/", httponly=True, samesite="lax",
+            name, value, max_age=seconds, path=self._kept_for, httponly=True, samesite="lax",
             secure=self.request.url.scheme == "https",
         )  # fmt: skip
 

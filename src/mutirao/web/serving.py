@@ -12,10 +12,11 @@ import uvicorn
 
 from mutirao.errors import ConfigurationError
 from mutirao.log import log
+from mutirao.web import mounting
 from mutirao.web.credentials import Credentials, Door, loopback
-from mutirao.web.dashboard_client import DashboardApp
 from mutirao.web.scoped_tokens import ScopedTokens
 from mutirao.web.security import LOOPBACK_NAMES, GateRules, checked_origins
+from mutirao.web.several.databases_site import ListingApp
 from mutirao.web.site import Settings, Site
 
 
@@ -33,7 +34,7 @@ class ServingOptions:
     redact: Collection[str] = ()
 
 
-def serve(app: DashboardApp, given: ServingOptions) -> None:
+def serve(app: ListingApp, given: ServingOptions) -> None:
     """Serve until SIGTERM or SIGINT.
 
     Raises:
@@ -56,9 +57,7 @@ def serve(app: DashboardApp, given: ServingOptions) -> None:
         asyncio.run(_until_stopped(_Server(config), listening, app))
 
 
-async def _until_stopped(
-    server: uvicorn.Server, listening: socket.socket, app: DashboardApp
-) -> None:
+async def _until_stopped(server: uvicorn.Server, listening: socket.socket, app: ListingApp) -> None:
     try:
         await server.serve(sockets=[listening])
     finally:
@@ -77,7 +76,7 @@ class _Server(uvicorn.Server):
         yield
 
 
-def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
+def made(app: ListingApp, given: ServingOptions) -> tuple[Site, str, int]:
     """Return the dashboard, and the address on which it is served."""
     host, port = _address(given.bind)
     try:
@@ -105,7 +104,7 @@ def made(app: DashboardApp, given: ServingOptions) -> tuple[Site, str, int]:
         rules=GateRules(hosts=hosts, origins=origins),
         redact=given.redact,
     )
-    return Site(app, settings), host, port
+    return mounting.made(app, settings), host, port
 
 
 def _address(bind: str) -> tuple[str, int]:

@@ -4,7 +4,7 @@ An error becomes a page, never a traceback; what nobody has foreseen is in the l
 Nothing is opened before the first request, as a mounted application is not told of the start.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -72,10 +72,17 @@ class Settings:
 
 
 class Site:
-    """The dashboard of an application."""
+    """The dashboard of an application.
 
-    def __init__(self, app: DashboardApp, settings: Settings) -> None:
-        self._app, self._settings = app, settings
+    Parameters:
+        pages: those that there are; the first one is where it begins.
+    """
+
+    def __init__(
+        self, app: DashboardApp, settings: Settings, pages: Sequence[SitePage] = PAGES
+    ) -> None:
+        self._app, self._settings, self._pages = app, settings, pages
+        self.first = pages[0].name
         self._client: DashboardClient | None = None
         self.clock = settings.clock
         self.languages = LANGUAGES
@@ -91,7 +98,7 @@ class Site:
         )
         self.url_path_for = self._inner.url_path_for
         self._guarded = Gate(self._inner, settings.rules, self._refuse)
-        self._api = Api(self, settings.access, settings.rules)
+        self._api = self._made_api()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -145,6 +152,13 @@ class Site:
         await self.aclose()
         await self._app.store.close()
 
+    async def ready(self) -> None:
+        """Raise MutiraoError unless the database has the tables of this version."""
+        await self.client.store.check()
+
+    def _made_api(self) -> Api:
+        return Api(self, self._settings.access, self._settings.rules)
+
     def filter_of(self, qualifier: str, value: str) -> str:
         """Return the text of the filter of jobs that have this value."""
         return str(Filter().having(qualifier, value))
@@ -165,7 +179,7 @@ class Site:
     def render(self, template: str, **values: Any) -> str:
         """Return a page of a template that stands beside the pages."""
         return self._templates.get_template(template).render(
-            asset=self._asset, refresh=REFRESH, pages=PAGES, site=self, **values
+            asset=self._asset, refresh=REFRESH, pages=self._pages, site=self, **values
         )
 
     def _asset(self, call: PageCall, name: str) -> str:
@@ -173,7 +187,7 @@ class Site:
 
     def _routes(self) -> Any:
         yield Route("/assets/{digest}/{name}", self._send_asset, name="asset", methods=["GET"])
-        for page in PAGES:
+        for page in self._pages:
             yield Route(page.path, self._endpoint(partial(_shown, page)), name=page.name,
                         methods=["GET"])  # fmt: skip
         yield Route("/preferences", self._endpoint(actions.prefer), name="prefer", methods=["POST"])

@@ -10,6 +10,7 @@ from sqlalchemy import Connection, NullPool, create_engine
 
 from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.records import JobFilter
+from mutirao.sql.dialects.postgresql.running import running_near
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements.finding import figures, paging
 from tests.integration.plans import filling
@@ -34,8 +35,8 @@ PAGES: dict[str, Callable[[Connection], object]] = {
     "minutes": lambda conn: figures.minutes(conn, LONG_AGO),
     "waits": lambda conn: figures.waits(conn, 1_000),
     "running": lambda conn: figures.running(conn, POSTGRESQL, None, 100),
+    "workers": lambda conn: figures.workers(conn, running_near()),
 }
-ALL_LIVE = {"running"}  # nothing tells who runs what: all live rows are looked at
 
 
 def _asked(text: str) -> JobFilter:
@@ -76,7 +77,44 @@ def test_figures(connection: Connection, what: str) -> None:
     """Likewise counts and figures, though no worker adds anything up."""
     with overheard(connection) as heard:
         PAGES[what](connection)
-    _check(heard, LIVE if what in ALL_LIVE else MOST)
+    _check(heard, MOST)
+
+
+def test_what_runs_is_found_near_the_front(connection: Connection) -> None:
+    """The oldest of a lane run, far below the newest ids; all windows together have them, too."""
+    run = _only_the_oldest_run(connection)
+    with overheard(connection) as heard:
+        page = paging.page(connection, _asked("state:running"), None, 50)
+    _check(heard, MOST)
+    assert [each.id for each in page.jobs] == run
+    assert not page.searched_all  # among some
+    found = {each.id for each in figures.running(connection, POSTGRESQL, None, 1_000)}
+    assert found == {*run}
+    assert _all_ids(connection, "state:running") == run
+    assert figures.workers(connection, running_near())[0].running == len(run)
+    connection.rollback()
+
+
+def _only_the_oldest_run(conn: Connection) -> list[int]:
+    """Let 30 jobs run at worker 1; return them, the newest first. It is not committed."""
+    conn.exec_driver_sql("UPDATE mutirao_live SET worker = NULL WHERE worker IS NOT NULL")
+    run = conn.exec_driver_sql(
+        "UPDATE mutirao_live SET worker = 1 WHERE id IN (SELECT id FROM mutirao_live"
+        " WHERE queue = 'default' AND priority = 0 ORDER BY run_at, id LIMIT 30) RETURNING id"
+    )
+    return sorted(run.scalars(), reverse=True)
+
+
+def _all_ids(conn: Connection, text: str) -> list[int]:
+    found: list[int] = []
+    before: int | None = None
+    while True:
+        with overheard(conn) as heard:
+            some, before = paging.ids(conn, _asked(text), before, 1_000)
+        _check(heard, MOST)
+        found += some
+        if before is None:
+            return found
 
 
 def _check(heard: object, most: int) -> None:

@@ -18,8 +18,11 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 @option("--bind", default="127.0.0.1:8765", help="Where to listen: host:port.")
 @option(
     "--database",
+    "databases",
+    multiple=True,
     metavar="URL",
-    help="Where the jobs are, if not in the application's own database; needed without one.",
+    help="Where the jobs are, if not in the application's own database; needed without one; may be"
+    " repeated.",
 )
 @option("--user", default="admin", help="Who is asked for the password.")
 @option(
@@ -44,7 +47,7 @@ _FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 def web(
     target: str | None,
     bind: str,
-    database: str | None,
+    databases: tuple[str, ...],
     user: str,
     password_file: Path | None,
     token_file: Path | None,
@@ -64,7 +67,7 @@ def web(
     a file or as MUTIRAO_WEB_PASSWORD or MUTIRAO_WEB_TOKEN, or tokens by --tokens-file.
     """
     with logs.configured(log_format, log_level):
-        app = _application(target, database)
+        app = _application(target, databases)
     try:
         from mutirao.web import serving  # its packages are needed by nothing else
     except ModuleNotFoundError as missing:
@@ -85,18 +88,20 @@ def web(
     serving.serve(app, given)
 
 
-def _application(target: str | None, database: str | None) -> Mutirao:
-    if target is not None or host() is not None:
-        app = load_app(target or "")
-        if database is not None:
-            app.use_database(database)
-        return app
-    if database is None:
+def _application(target: str | None, databases: tuple[str, ...]) -> Mutirao:
+    named = target is not None or host() is not None
+    app = load_app(target or "") if named else None
+    if app is None and not databases:
         raise ConfigurationError(
             "neither an application nor a database is named; write `mutirao web shop:app`, or"
             " `mutirao web --database URL`"
         )
-    return Mutirao(database)
+    app = app or Mutirao(databases[0])
+    if len(databases) == 1:
+        app.use_database(*databases)
+    elif databases:
+        app.databases(lambda: databases)
+    return app
 
 
 def _secret(file: Path | None, variable: str | None) -> str:

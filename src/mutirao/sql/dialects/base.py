@@ -144,6 +144,13 @@ class Dialect(ABC):
         """Return the condition on `mutirao_live` that a worker holds the job; it uses an index."""
         return live.c.worker == worker
 
+    def running_near(self) -> Select[int] | None:
+        """Return a query of the ids of jobs that run, among those that are likely to.
+
+        None where an index knows what runs.
+        """
+        return None
+
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition on `mutirao_live` that a worker is to cancel the job."""
         return and_(self.held_by(worker), live.c.cancel == true())

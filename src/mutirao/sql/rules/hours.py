@@ -103,9 +103,9 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Query[boo
     """
     latest = (yield from words.moment(now)) - LATE_ATTEMPT_MICROS
     until = yield from _until()
-    closed = yield from words.closed(until, latest)
-    [(far,)] = yield Execute(_FAR, (until, closed) * len(OutcomeKind))
-    closing = max(until, closed if far is None else far)
+    [(far,)] = yield Execute(_FAR, (until, latest) * len(OutcomeKind))
+    # Only of this part: to wait for all that is left would read it anew each time.
+    closing = max(until, (yield from words.closed(until, latest if far is None else far)))
     if (yield Execute(_ANYTHING, (until, closing)))[0][0]:
         yield from _add_up(words, until, closing)
     yield from _balance()
@@ -113,7 +113,7 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Query[boo
         before = words.shown(latest - round(keep * MICROS_PER_SECOND))
         yield Execute("DELETE FROM mutirao_hour WHERE hour < ?", (before,), answers=False)
         yield Execute("DELETE FROM mutirao_error WHERE last_at < ?", (before,), answers=False)
-    return closing < closed
+    return far is not None and closing > until
 
 
 def count_backlog(words: Words, most: int, now: datetime | None) -> Query[None]:

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import Connection, delete, func, insert, or_, select, update
+from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
 from mutirao.sql.dialects.base import Dialect
@@ -94,8 +94,12 @@ def listed(conn: Connection, most: int | None = None) -> list[LimitRecord]:
 
 def paused_queues(conn: Connection) -> list[str]:
     """List the queues that are paused, by name: all of each. A single statement."""
-    whole = select(limit.c.queue).where(limit.c.by.is_(None), limit.c.queue != "")
-    return sorted({*conn.scalars(whole.where(limit.c.most == 0))})
+    return sorted({*conn.scalars(select(limit.c.queue).where(is_paused()))})
+
+
+def is_paused() -> ColumnElement[bool]:
+    """Return the condition that a limit is the pause of a whole queue."""
+    return and_(limit.c.by.is_(None), limit.c.queue != "", limit.c.most == 0)
 
 
 def _origin(said: str) -> LimitOrigin:

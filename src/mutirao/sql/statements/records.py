@@ -103,7 +103,7 @@ def workers(conn: Connection) -> list[WorkerRecord]:
     """List the registered workers, alive or not. A single statement."""
     columns = [column for column in views.workers.c if column.name != "jobs"]
     rows = conn.execute(select(*columns).order_by(views.workers.c.id))
-    return [_to_worker(row) for row in rows]
+    return [to_worker(row) for row in rows]
 
 
 def unserved_tasks(conn: Connection, known: Collection[str]) -> dict[str, int]:
@@ -226,7 +226,8 @@ def to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     return JobRecord(**values, attempts=attempts)
 
 
-def _to_worker(row: Any) -> WorkerRecord:
+def to_worker(row: Any) -> WorkerRecord:
+    """Return a worker from a row of the view."""
     values = row._asdict()
     for name in ("queues", "tasks"):
         values[name] = None if values[name] is None else _names(values[name])

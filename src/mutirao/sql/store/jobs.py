@@ -46,6 +46,7 @@ from mutirao.sql.statements import (
     results,
     workers,
 )
+from mutirao.sql.statements.finding import figures
 from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
@@ -401,8 +402,11 @@ class SqlStore(
         """Count jobs by queue and state."""
         return await self._runner.read(for_people(records.counts))
 
-    async def workers(self) -> list[WorkerRecord]:
+    async def workers(self, *, near: bool = False) -> list[WorkerRecord]:
         """List the registered workers."""
+        likely = self._dialect.running_near() if near else None
+        if likely is not None:
+            return await self._look(for_people(figures.workers), likely)
         return await self._runner.read(for_people(records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:

@@ -46,7 +46,7 @@ class SqlReading(Looking):
 
     async def waits(self, *, sample: int = 1_000) -> list[WaitFigure]:
         """Return how long the newest jobs waited."""
-        return await self._look(for_people(figures.waits), sample)
+        return await self._runner.read(for_people(figures.waits), sample)
 
     async def errors(self, *, task: str | None = None, limit: int = 100) -> list[ErrorFigure]:
         """Return errors."""

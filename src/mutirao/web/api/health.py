@@ -26,7 +26,7 @@ async def live(request: Request) -> Response:
 async def ready(site: "Site") -> Response:
     """Answer whether the database can be used, and has the tables of this version."""
     try:
-        await site.readings.get("ready", site.client.store.check, FRESH_FOR)
+        await site.readings.get("ready", site.ready, FRESH_FOR)
     except MutiraoError as error:
         log.warning("the dashboard is not ready: %s", error)
         return JSONResponse({"status": "unavailable"}, 503)

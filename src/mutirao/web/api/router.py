@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections import defaultdict
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -36,11 +36,16 @@ class Api:
     Parameters:
         access: says of each request what whoever sends it may do.
         rules: of the pages; by which names it may be asked.
+        operations: those that there are.
+        measured: whether Prometheus is told what the database holds.
     """
 
-    def __init__(self, site: "Site", access: Decide, rules: GateRules) -> None:
-        self._site, self._access = site, access
-        self._metrics = metrics.SiteMetrics(site, access)
+    def __init__(
+        self, site: "Site", access: Decide, rules: GateRules,
+        operations: Sequence[Operation] = OPERATIONS, *, measured: bool = True,
+    ) -> None:  # fmt: skip
+        self._site, self._access, self._operations = site, access, operations
+        self._metrics = metrics.SiteMetrics(site, access) if measured else None
         inner = Starlette(routes=self._routes(), exception_handlers={HTTPException: _failed})
         inner.router.redirect_slashes = False
         self._rules = rules
@@ -63,16 +68,17 @@ class Api:
 
     def _routes(self) -> list[Route]:
         by_path: dict[str, dict[str, Operation]] = defaultdict(dict)
-        for each in OPERATIONS:
+        its = self._metrics
+        for each in self._operations:
             by_path[each.path][each.method] = each
         return [
             Route(health.LIVE, health.live, methods=["GET"]),
             Route(health.READY, self._ready, methods=["GET"]),
-            Route(metrics.PATH, self._metrics.scraped, methods=["GET"]),
+            *([] if its is None else [Route(metrics.PATH, its.scraped, methods=["GET"])]),
             Route(f"{PREFIX}/openapi.json", self._document, methods=["GET"]),
             *(
-                Route(_route(path), self._endpoint(its), methods=[*its])
-                for path, its in by_path.items()
+                Route(_route(path), self._endpoint(by_method), methods=[*by_method])
+                for path, by_method in by_path.items()
             ),
         ]
 
@@ -105,7 +111,7 @@ class Api:
         except Exception as error:  # noqa: BLE001 (as above)
             return problems.answer(error, self._site.blanking, request.url.path)
         root = str(request.scope.get("root_path", "")).rstrip("/")
-        return _tagged(request, _sent(Answered(document(OPERATIONS, root))))
+        return _tagged(request, _sent(Answered(document(self._operations, root))))
 
     async def _ready(self, request: Request) -> Response:
         return await health.ready(self._site)

@@ -3,6 +3,7 @@
 from starlette.responses import Response
 
 from mutirao.model.filters.filter import parse
+from mutirao.model.jobs.job import JobState
 from mutirao.web.access import Permission, check
 from mutirao.web.commands.on_everything import OFFERED
 from mutirao.web.forms import Misread
@@ -10,7 +11,8 @@ from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
 
 COUNTED = 10_000  # jobs
-WINDOWS = 25  # of 20,000 jobs each, that are looked at
+FAILED = frozenset({JobState.DEAD, JobState.CANCELLED})
+WINDOWS = 2  # of 20,000 jobs each, that are looked at
 
 
 async def show(call: PageCall) -> Response:
@@ -19,8 +21,10 @@ async def show(call: PageCall) -> Response:
     wanted = call.filter(call.query.text("q"))
     if not wanted:
         raise Misread("refused.no_filter")
+    meant = (wanted + parse(call.access.only)).at(call.now)
+    ended = meant.any_state and meant.any_state <= FAILED  # which an index knows
     number = await call.client.reading.ahow_many(
-        wanted + parse(call.access.only), most=COUNTED, windows=WINDOWS
+        meant, most=COUNTED, windows=1 if ended else WINDOWS
     )
     back = call.url("jobs", {"q": str(wanted)}) if call.access.only else call.url("audit")
     return call.page(

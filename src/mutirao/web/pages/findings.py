@@ -7,16 +7,17 @@ from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
 
 FRESH_FOR = 30.0  # seconds: an examination looks at much
+WITHIN = 0.2  # seconds that are waited for it; on large tables it takes many
 _ORDER = {Level.PROBLEM: 0, Level.WARNING: 1, Level.OK: 2}
 
 
 async def show(call: PageCall) -> Response:
     """Show what an examination has found; problems come first."""
     readings = call.site.readings
-    findings = await readings.get("findings", call.client.aexamine, FRESH_FOR)
-    shown = sorted(findings, key=lambda each: _ORDER[each.level])
+    findings = await readings.soon("findings", call.client.aexamine, FRESH_FOR, WITHIN)
+    shown = sorted(findings or (), key=lambda each: _ORDER[each.level])
     return call.page(
-        "findings.html", findings=shown, age=readings.age("findings"),
+        "findings.html", findings=shown, under_way=findings is None, age=readings.age("findings"),
         standalone=not call.client.tasks,
     )  # fmt: skip
 

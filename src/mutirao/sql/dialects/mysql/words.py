@@ -10,6 +10,7 @@ from datetime import datetime
 from itertools import chain
 from operator import itemgetter
 
+from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.sql.dialects.mysql import packets
 from mutirao.sql.dialects.mysql.moments import NOW, in_utc
@@ -28,11 +29,13 @@ _LOCK = "SELECT name FROM mutirao_lock WHERE name = "
 # A transaction that writes an attempt which ended long ago shares this lock until it commits.
 _LATE = f"{_LOCK}'hours' LOCK IN SHARE MODE"
 _NOBODY_LATE = f"{_LOCK}'hours' FOR UPDATE SKIP LOCKED"
-# Waits for those that wrote one in time, and have not committed yet.
-_ALL_COMMITTED = """
+# Waits for those that wrote one in time, and have not committed yet. Each outcome by its name: all
+# of an index of 5,000,000 attempts took five seconds, each minute.
+_OUTCOMES = ", ".join(f"'{each}'" for each in OutcomeKind)
+_ALL_COMMITTED = f"""
 SELECT count(*) FROM mutirao_attempt FORCE INDEX (mutirao_attempt_outcome)
-WHERE outcome >= '' AND finished_at >= ? AND finished_at < ? LOCK IN SHARE MODE
-"""
+WHERE outcome IN ({_OUTCOMES}) AND finished_at >= ? AND finished_at < ? LOCK IN SHARE MODE
+"""  # noqa: S608 (constants)
 
 _UNTIL = "SELECT until FROM mutirao_rolled"
 

@@ -41,7 +41,7 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.postgresql import statements
+from mutirao.sql.dialects.postgresql import running, statements
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
@@ -58,6 +58,7 @@ _COUNT_RETRY = text("SELECT nextval('mutirao_retries')")
 _LOOK_UP = text(
     "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_hashjoin', 'off', true),"
     " set_config('enable_mergejoin', 'off', true), set_config('jit', 'off', true),"
+    " set_config('enable_bitmapscan', 'off', true), set_config('enable_sort', 'off', true),"
     " set_config('statement_timeout', :milliseconds, true)"
 )
 # What JSON has as text and PostgreSQL has not: half a character, or NUL.
@@ -148,6 +149,10 @@ class PostgreSQL(Dialect):
         moment = literal(None, TIMESTAMP(timezone=True))
         held = func.mutirao_held(literal([worker], ARRAY(BigInteger)), false(), moment)
         return and_(_among(held), live.c.worker == worker)
+
+    def running_near(self) -> Select[int]:
+        """Look at the first jobs of each lane, and at the newest."""
+        return running.running_near()
 
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""

@@ -4,13 +4,27 @@ What workers add up every minute is read whole; what came since is read by index
 """
 
 from collections import Counter, defaultdict
+from collections.abc import Collection
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NamedTuple
 
-from sqlalchemy import ColumnElement, Connection, case, func, literal_column, select, union_all
+from sqlalchemy import (
+    ColumnElement,
+    Connection,
+    Select,
+    and_,
+    case,
+    func,
+    literal,
+    literal_column,
+    null,
+    select,
+    union_all,
+)
 
 from mutirao.model.jobs.hours import FINAL_OUTCOME_NAMES
 from mutirao.model.jobs.job import JobState, OutcomeKind
+from mutirao.model.jobs.records import WorkerRecord
 from mutirao.model.keys.uniqueness import PARKED
 from mutirao.model.limits.fairness import queue_of
 from mutirao.model.reading.figures import (
@@ -26,7 +40,8 @@ from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.statements.finding.paging import PATIENCE
-from mutirao.sql.statements.limits import paused_queues
+from mutirao.sql.statements.limits import is_paused
+from mutirao.sql.statements.records import to_worker
 
 COUNTED = 20_000  # live jobs; and attempts that are not added up, of all outcomes together
 LATELY = timedelta(minutes=3)  # so old may be what a worker has counted
@@ -35,9 +50,11 @@ _KIND = {"running": JobState.RUNNING, "parked": JobState.BLOCKED, "ahead": JobSt
 
 
 def figures(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
-    """Count jobs by queue and state. Six statements, in one transaction."""
+    """Count jobs by queue and state. Five statements, in one transaction."""
     dialect.look_up(conn, PATIENCE)
-    return [*(_counted(conn, dialect) or _live(conn, dialect)), *_finished(conn)]
+    counted = _counted(conn, dialect)
+    added = _added_up(conn)
+    return [*(counted or _live(conn, dialect, added.paused)), *_finished(conn, added)]
 
 
 def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
@@ -58,8 +75,31 @@ def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     return [merged[name] for name in sorted(merged)]
 
 
-def _live(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
-    live, paused = tables.live.c, {*paused_queues(conn)}
+class _AddedUp(NamedTuple):
+    """What workers have added up of what ended, until when, and which queues are paused."""
+
+    jobs: Counter[tuple[str, str]]
+    until: datetime | None
+    paused: Collection[str]
+
+
+def _added_up(conn: Connection) -> _AddedUp:
+    """Ask for three small tables at once."""
+    kept, limit, nothing = tables.kept.c, tables.limit.c, null()
+    until = select(literal("").label("queue"), nothing.label("outcome"),
+                   literal(0).label("jobs"), tables.rolled.c.until)  # fmt: skip
+    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs), nothing)
+    paused = select(limit.queue, nothing, literal(0), nothing).where(is_paused())
+    rows = conn.execute(union_all(until, sums.group_by(kept.queue, kept.outcome), paused)).all()
+    return _AddedUp(
+        Counter({(row.queue, row.outcome): int(row.jobs) for row in rows if row.outcome}),
+        next((row.until for row in rows if row.until is not None), None),
+        {row.queue for row in rows if row.outcome is None and row.queue},
+    )
+
+
+def _live(conn: Connection, dialect: Dialect, paused: Collection[str]) -> list[QueueFigure]:
+    live = tables.live.c
     kind = case(
         (live.worker.is_not(None), "running"),
         (live.run_at >= PARKED, "parked"),
@@ -88,13 +128,9 @@ def _live(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
     ]
 
 
-def _finished(conn: Connection) -> list[QueueFigure]:
-    kept, done, asked = tables.kept.c, tables.attempt.c, tables.job.c
-    until = conn.scalars(select(tables.rolled.c.until)).first()
-    sums = select(kept.queue, kept.outcome, func.sum(kept.jobs).label("jobs"))
-    found: Counter[tuple[str, str]] = Counter()
-    for row in conn.execute(sums.group_by(kept.queue, kept.outcome)):
-        found[row.queue, row.outcome] += int(row.jobs)
+def _finished(conn: Connection, added: _AddedUp) -> list[QueueFigure]:
+    done, asked = tables.attempt.c, tables.job.c
+    found, until = added.jobs, added.until
     most = COUNTED // len(FINAL_OUTCOME_NAMES)
     some = [
         select(done.job, done.outcome)
@@ -168,8 +204,7 @@ def minutes(conn: Connection, since: datetime) -> list[MinuteFigure]:
 
 
 def waits(conn: Connection, sample: int) -> list[WaitFigure]:
-    """Return how long the newest jobs waited, by queue. In a transaction."""
-    dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    """Return how long the newest jobs waited, by queue. A single statement."""
     done, asked = tables.attempt.c, tables.job.c
     some = (
         select(done.job, done.attempt, done.started_at)
@@ -203,10 +238,15 @@ def errors(conn: Connection, task: str | None, limit: int) -> list[ErrorFigure]:
 
 
 def running(conn: Connection, dialect: Dialect, worker: int | None, limit: int) -> list[RunningJob]:
-    """Return jobs that run, those that began first. In a transaction."""
+    """Return jobs that run, those that began first. In a transaction.
+
+    Of all workers: among the jobs that are likely to run, where no index knows which do.
+    """
     dialect.look_up(conn, PATIENCE)
     live, asked = tables.live.c, tables.job.c
     held = live.worker.is_not(None) if worker is None else dialect.held_by(worker)
+    if worker is None and (near := dialect.running_near()) is not None:
+        held = and_(held, live.id.in_(near))
     wanted = (
         select(
             live.id,
@@ -229,6 +269,28 @@ def running(conn: Connection, dialect: Dialect, worker: int | None, limit: int) 
         )
         for row in conn.execute(wanted)
     ]  # fmt: skip
+
+
+def workers(conn: Connection, near: Select[int]) -> list[WorkerRecord]:
+    """List the workers, alive or not. In a transaction.
+
+    The view counts what each runs among all live jobs; here it is counted among some.
+
+    Parameters:
+        near: the jobs that are likely to run.
+    """
+    dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    view, live = views.workers.c, tables.live.c
+    held = (
+        select(live.worker, func.count().label("jobs"))
+        .where(live.id.in_(near), live.worker.is_not(None))
+        .group_by(live.worker)
+        .subquery("held")
+    )
+    others = (column for column in view if column.name not in ("jobs", "running"))
+    running = func.coalesce(held.c.jobs, 0).label("running")
+    wanted = select(*others, running).outerjoin(held, held.c.worker == view.id)
+    return [to_worker(row) for row in conn.execute(wanted.order_by(view.id))]
 
 
 def _earlier(one: Any, other: Any) -> Any:

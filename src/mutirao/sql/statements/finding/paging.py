@@ -1,9 +1,9 @@
 """Pages of jobs, and bounded counts: nothing looks at more than `LOOKED_AT` jobs.
 
-Where few are live, few have died, or few have a key or are of a graph, a filter of these looks at
-them alone. Otherwise only a window of the newest ids is searched, within the ids that the filter
-says, and the next page goes on below it. A database cannot be told to stop looking; a window of ids
-it understands.
+Where few are live, or few have a key or are of a graph, a filter of these looks at them alone; one
+of dead or cancelled jobs looks at the newest of these. Otherwise only a window of the newest ids is
+searched, within the ids that the filter says, and the next page goes on below it. A database cannot
+be told to stop looking; a window of ids it understands.
 
 Most pages are full after a few hundred jobs. So these are looked at first, and the rest only if
 they were not enough: where a database makes all of a view before it chooses, as MariaDB does, that
@@ -11,6 +11,7 @@ is what a page costs. To it the few that an index knows are said one by one.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 from sqlalchemy import Connection, Select, and_, func, select
@@ -28,6 +29,7 @@ from mutirao.sql.statements.records import JOB_COLUMNS, to_record
 
 LOOKED_AT = 20_000  # jobs, by each of two statements
 NEAR = 400  # of them, which are looked at first
+NAMED = 10_000  # jobs that are looked at by their ids
 PATIENCE = 10.0  # seconds of a statement
 _RUNNING = frozenset({JobState.RUNNING})
 _FAILED = frozenset({JobState.DEAD, JobState.CANCELLED})
@@ -69,9 +71,12 @@ def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> P
 def ids(
     conn: Connection, which: JobFilter, before: int | None, size: int
 ) -> tuple[list[int], int | None]:
-    """Return the ids of the next jobs that match, and the id below which more may be."""
+    """Return the ids of the next jobs that match, and the id below which more may be.
+
+    Whoever goes on to the end has met all of them.
+    """
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
-    window = _window(conn, which, before)
+    window = _window(conn, which, before, whole=True)
     found = _first(conn, which, window, size)
     return found, found[-1] if len(found) == size else window.next
 
@@ -79,6 +84,10 @@ def ids(
 def how_many(conn: Connection, which: JobFilter, most: int) -> Counted:
     """Count the jobs that match, up to `most`. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
+    if _says_only_failed(which):
+        some = _failed(which.any_state or frozenset()).limit(most + 1).subquery()
+        found = conn.scalars(select(func.count()).select_from(some)).one()
+        return Counted(min(found, most), at_least=found > most)
     window = _window(conn, which, None)
     [whole] = _looks(conn, window, near=False)
     some = _newest(conn, which, whole).limit(most + 1).subquery()
@@ -98,8 +107,10 @@ def _first(conn: Connection, which: JobFilter, window: _Window, most: int) -> li
 
 def _looks(conn: Connection, window: _Window, *, near: bool = True) -> Iterator[_Window]:
     """Yield the parts of a window, the newest first: what is near, and the rest; or all at once."""
+    ids = window.among
     if window.few is not None and dialect_of(conn.dialect).fenced(select(1)) is None:
         ids = _ids_of(conn, window.few, window.before)
+    if ids is not None:
         cut = NEAR if near else len(ids)
         if ids or not near:
             yield window._replace(among=ids[:cut])
@@ -119,11 +130,13 @@ def _looks(conn: Connection, window: _Window, *, near: bool = True) -> Iterator[
         yield window._replace(before=split + 1)
 
 
-def _ids_of(conn: Connection, few: Select[int], before: int | None) -> list[int]:
+def _ids_of(
+    conn: Connection, few: Select[int], before: int | None, most: int | None = None
+) -> list[int]:
     """Return the ids of the few jobs that an index knows, below one, the newest first."""
     [id] = few.selected_columns
     wanted = few if before is None else few.where(id < before)
-    return [*conn.scalars(wanted.distinct().order_by(id.desc()))]
+    return [*conn.scalars(wanted.distinct().order_by(id.desc()).limit(most))]
 
 
 def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
@@ -135,8 +148,8 @@ def _newest(conn: Connection, which: JobFilter, window: _Window) -> Select[int]:
     fits, between = matching(conn, which), _between(window)
     if window.among is not None:
         id = views.jobs.c.id
-        named = id.in_(window.among)
-        return select(id).where(named, fits, *between).order_by(id.desc())
+        named = dialect_of(conn.dialect).among(id, window.among)
+        return select(id).where(named, fits).order_by(id.desc())
     of_state = [] if which.any_state is None else [is_in(which.any_state)]
     fenced = dialect_of(conn.dialect).fenced(select(views.jobs).where(*between, *of_state))
     if window.low is None or fenced is None:
@@ -154,21 +167,64 @@ def _between(window: _Window) -> list[ColumnElement[bool]]:
     return bounds if window.before is None else [*bounds, id < window.before]
 
 
-def _window(conn: Connection, which: JobFilter, before: int | None) -> _Window:
-    """Return where is looked: everywhere, as an index knows the few, or at the newest ids."""
+def _window(
+    conn: Connection, which: JobFilter, before: int | None, *, whole: bool = False
+) -> _Window:
+    """Return where is looked: everywhere, as an index knows the few, or at the newest ids.
+
+    `whole`: windows one below the other have all jobs, not those alone that are near.
+    """
     if which.named:
         return _Window(before=before)
     for each in _known_by_index(conn, which):
         if _few(conn, each):
             return _Window(before=before, few=each)
     low, before = _said(which, before)
+    if which.any_state and which.any_state <= _FAILED:
+        return _some(conn, _failed(which.any_state), low, before)
     live = which.any_state is not None and not which.any_state & FINAL_STATES
     column = tables.live.c.id if live else tables.job.c.id
     below = [] if before is None else [column < before]
     above = [] if low is None else [column > low]
     newest = select(column).where(and_(True, *below, *above)).order_by(column.desc())
     last = conn.scalars(newest.offset(LOOKED_AT).limit(1)).first()
-    return _Window(low, before) if last is None else _Window(last, before, more=True)
+    if last is None:
+        return _Window(low, before)
+    near = dialect_of(conn.dialect).running_near()
+    if which.any_state != _RUNNING or near is None:
+        return _Window(last, before, more=True)
+    if not whole and low is None:
+        # Among the newest ids alone none may run: the oldest are claimed first.
+        return _some(conn, near, None, before)._replace(more=True)
+    held = select(column).where(tables.live.c.worker.is_not(None), column > last)
+    return _Window(last, before, more=True, among=_ids_of(conn, held, before))
+
+
+def _some(conn: Connection, known: Select[int], low: int | None, before: int | None) -> _Window:
+    """Return a window of the newest of the jobs that are known, wherever their ids are."""
+    [id] = known.selected_columns
+    ids = _ids_of(conn, known if low is None else known.where(id > low), before, NAMED + 1)
+    if len(ids) <= NAMED:
+        return _Window(before=before, among=ids)
+    return _Window(ids[NAMED - 1] - 1, before, more=True, among=ids[:NAMED])
+
+
+def _says_only_failed(which: JobFilter) -> bool:
+    """Return whether a filter means all jobs that died or were cancelled, which an index counts."""
+    terms = which.terms or ()
+    rest = replace(which, state=None, states=None, terms=None, limit=None)
+    return (
+        bool(which.any_state and which.any_state <= _FAILED)
+        and rest == JobFilter(limit=None)
+        and all(each.aspect is Aspect.STATE for each in terms)
+    )
+
+
+def _failed(states: frozenset[JobState]) -> Select[int]:
+    """Return a query of the jobs that died or were cancelled."""
+    ended = tables.attempt.c
+    chosen = [str(each) for each in sorted(states)]
+    return select(ended.job).where(ended.outcome.in_(chosen))
 
 
 def _said(which: JobFilter, before: int | None) -> tuple[int | None, int | None]:
@@ -196,7 +252,7 @@ def _bounds(value: object) -> tuple[int | None, int | None]:
 
 def _known_by_index(conn: Connection, which: JobFilter) -> Iterator[Select[int]]:
     """Yield queries of jobs that an index knows, among which are all that match."""
-    job, step, ended = tables.job.c, tables.step.c, tables.attempt.c
+    job, step = tables.job.c, tables.step.c
     if which.fingerprint is not None:
         yield select(job.id).where(job.fingerprint == which.fingerprint)
     if which.key is not None:
@@ -211,8 +267,7 @@ def _known_by_index(conn: Connection, which: JobFilter) -> Iterator[Select[int]]
         live = tables.live.c
         yield select(live.id).where(live.worker.is_not(None))
     if states and states <= _FAILED:
-        chosen = [str(each) for each in sorted(states)]
-        yield select(ended.job).where(ended.outcome.in_(chosen))
+        yield _failed(states)
 
 
 def _is_exact(term: Term) -> bool:

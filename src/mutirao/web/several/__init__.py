@@ -1,0 +1,1 @@
+"""Several databases in one dashboard: which there are, and the pages of each."""
