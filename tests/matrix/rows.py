@@ -100,6 +100,9 @@ _PYTHON = (
     *(f"{CONTRACT}/test_sql_store.py::Test{each}" for each in ("Sqlite", "Psycopg")),
     *(f"{CONTRACT}/test_{each}.py" for each in ("mariadb", "rabbitmq")),
     *(f"tests/integration/{each}" for each in ("tasks", "worker", "engine")),
+    *(f"tests/acceptance/test_with_{each}.py" for each in ("django", "fastapi", "flask")),
+    "tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]",
+    "tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]",
     # What only the tests use.
     *(
         f"--ignore=tests/unit/test_{each}.py"
