@@ -514,6 +514,30 @@ class TestMariadb(OnInnodb, StoreContract):
         assert await store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(2_000)) == 5
         assert await finished(store) == 0
 
+    @pytest.mark.parametrize("how", ["prune", "delete"])
+    async def test_pruning_while_somebody_adds_up(
+        self, store: Store, server: MysqlServer, database: str, how: str
+    ) -> None:
+        """Who deletes waits before it has any row: who adds up waits for those, in the end."""
+        await put(store, due())
+        worker = await join(store)
+        claims = await take(store, worker, 1)
+        await finish(store, worker, claims)
+        acts: dict[str, Callable[[], Awaitable[object]]] = {
+            "prune": lambda: store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(1_000)),
+            "delete": lambda: store.delete(JobFilter(ids=(claims[0].id,))),
+        }
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT name FROM mutirao_lock WHERE name = 'hours' FOR UPDATE")
+            deleting = asyncio.ensure_future(acts[how]())
+            await until(lambda: somebody_waits(server))
+            cursor.execute("SELECT job FROM mutirao_attempt FOR UPDATE NOWAIT")
+            assert cursor.fetchall() == ((claims[0].id,),)
+            other.rollback()
+            await soon(deleting)
+        assert await finished(store) == 0
+
     async def test_the_plan_of_a_claim(
         self, store: Store, connection: pymysql.Connection[Cursor]
     ) -> None:
