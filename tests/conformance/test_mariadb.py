@@ -20,6 +20,7 @@ from mutirao.model.findings import Level
 from mutirao.model.graphs.graph import chain
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
+from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.model.limits.limits import Limit, LimitOrigin
 from mutirao.ports import Store
@@ -41,6 +42,7 @@ from mutirao_conformance.fairness import of as fair_of
 from mutirao_conformance.fairness import tenants
 from mutirao_conformance.graphs import a, write_graph
 from mutirao_conformance.kit import (
+    FAR_AHEAD,
     NOW,
     at,
     deadline,
@@ -512,6 +514,48 @@ class TestMariadb(OnInnodb, StoreContract):
             pass
         assert await finished(store) == 5
         assert await store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(2_000)) == 5
+        assert await finished(store) == 0
+
+    async def test_what_a_rule_is_to_be_asked_about_is_parked(
+        self, store: Store, connection: pymysql.Connection[Cursor]
+    ) -> None:
+        """From when a look put it into its place until it was asked; nothing else of that look."""
+        unique = Unique(supersede=Supersede.activities())
+        await store.declare_supersede({"send": unique})
+        args, inserted = '{"type": "Update"}', list[int]()
+        with connection.cursor() as cursor:
+            for task, key in (("send", "a"), ("other", "a"), ("send", "b"), ("send", None)):
+                sql = "INSERT INTO mutirao_job (task, args, `key`) VALUES (%s, %s, %s)"
+                cursor.execute(sql, (task, args, key))
+                inserted.append(cursor.lastrowid)
+        await store.lanes(None)
+        worker = await join(store)
+        assert {*ids_of(await take(store, worker, 9, now=FAR_AHEAD))} == {*inserted[1::2]}
+        assert await store.judge({"send": unique}) == 2
+        assert {*ids_of(await take(store, worker, 9, now=FAR_AHEAD))} == {*inserted[::2]}
+
+    @pytest.mark.parametrize("how", ["prune", "delete"])
+    async def test_pruning_while_somebody_adds_up(
+        self, store: Store, server: MysqlServer, database: str, how: str
+    ) -> None:
+        """Who deletes waits before it has any row: who adds up waits for those, in the end."""
+        await put(store, due())
+        worker = await join(store)
+        claims = await take(store, worker, 1)
+        await finish(store, worker, claims)
+        acts: dict[str, Callable[[], Awaitable[object]]] = {
+            "prune": lambda: store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(1_000)),
+            "delete": lambda: store.delete(JobFilter(ids=(claims[0].id,))),
+        }
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            cursor.execute("SELECT name FROM mutirao_lock WHERE name = 'hours' FOR UPDATE")
+            deleting = asyncio.ensure_future(acts[how]())
+            await until(lambda: somebody_waits(server))
+            cursor.execute("SELECT job FROM mutirao_attempt FOR UPDATE NOWAIT")
+            assert cursor.fetchall() == ((claims[0].id,),)
+            other.rollback()
+            await soon(deleting)
         assert await finished(store) == 0
 
     async def test_the_plan_of_a_claim(

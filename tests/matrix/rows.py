@@ -14,7 +14,7 @@ from pathlib import Path
 
 from tests.matrix.interpreters import Interpreter
 from tests.matrix.roots import MARIADB, POSTGRESQL, RABBITMQ, Root
-from tests.support import binaries, mysql
+from tests.support import binaries, mysql, mysql_router
 from tests.support.debian import fetched
 
 Command = list[str | Path]
@@ -77,6 +77,7 @@ _MYSQL = (
     "tests/integration/plans/test_mysql.py",
     "tests/integration/databases/test_mysql_servers.py",
 )
+_ROUTER = ("tests/integration/databases/test_mysql_router.py",)
 _RABBITMQ = (
     f"{CONTRACT}/test_rabbitmq.py",
     "tests/integration/carried",
@@ -100,6 +101,9 @@ _PYTHON = (
     *(f"{CONTRACT}/test_sql_store.py::Test{each}" for each in ("Sqlite", "Psycopg")),
     *(f"{CONTRACT}/test_{each}.py" for each in ("mariadb", "rabbitmq")),
     *(f"tests/integration/{each}" for each in ("tasks", "worker", "engine")),
+    *(f"tests/acceptance/test_with_{each}.py" for each in ("django", "fastapi", "flask")),
+    "tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]",
+    "tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]",
     # What only the tests use.
     *(
         f"--ignore=tests/unit/test_{each}.py"
@@ -119,6 +123,10 @@ def _mariadb() -> Command:
 
 def _mysql() -> Command:
     return [*fetched(mysql.PACKAGE).command("usr/sbin/mysqld"), "--no-defaults", "--version"]
+
+
+def _router() -> Command:
+    return [*mysql_router.command(), "--version"]
 
 
 def _rabbitmq() -> Command:
@@ -155,6 +163,7 @@ ROWS = (
     Row("mariadb-11.8", "MariaDB", "11.8", _MARIADB, _mariadb, MARIADB),
     Row("mysql-8.0", "MySQL", "8.0", missing=_GONE),
     Row("mysql-9.7", "MySQL", "9.7", _MYSQL, _mysql),
+    Row("mysql-router-9.7", "MySQL Router", "9.7", _ROUTER, _router),
     Row("sqlite-3.40", "SQLite", "3.40", _SQLITE, _library(None)),
     Row("sqlite-3.53", "SQLite", "3.53", _SQLITE, _library(_NEW), python=_NEW),
     Row("rabbitmq-3.10", "RabbitMQ", "3.10", _RABBITMQ, _rabbitmq),

@@ -71,6 +71,7 @@ HOW: tuple[tuple[str, How], ...] = (
     # The rows of it take half an hour, and download what they run on: they are named.
     (r"make matrix.*", Run("--list")),
     (r".*tests\.matrix\.tables", Run()),
+    (r".*tests\.matrix\.beside.*", NotRun("it needs a PostgreSQL that the matrix downloads")),
     (r"MUTIRAO_TEST_ROOT=.*", NotRun("it needs servers that the matrix downloads")),
     (r'make simulate ARGS="--seed 7 --job 3"', Run()),
     (r"make simulate.*", Run("--seeds 4")),

@@ -220,6 +220,13 @@ class Dialect(ABC):
         """Return the value of an attempt's `came_late`, unless the database sets it itself."""
         return null()
 
+    def before_looking_for_old(self, conn: Connection) -> None:
+        """Keep others from adding up what has ended, where that may deadlock with pruning.
+
+        It is called while no row is locked yet.
+        """
+        return
+
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Take finished jobs from the number of those kept, unless something in the database does.
 

@@ -197,6 +197,7 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
     """Delete the oldest jobs that ended with `outcome` before a moment; return how many."""
     if not outcome.final:
         return 0  # no job ends with this outcome
+    dialect_of(conn.dialect).before_looking_for_old(conn)
     found = conn.scalars(
         select(attempt.c.job)
         .where(attempt.c.outcome == str(outcome), attempt.c.finished_at < before)
@@ -214,7 +215,10 @@ def prune(conn: Connection, outcome: OutcomeKind, before: Moment, limit: int) ->
 
 
 def forget(conn: Connection, jobs: Sequence[int]) -> None:
-    """Delete jobs that are not live, with all that is known of them."""
+    """Delete jobs that are not live, with all that is known of them.
+
+    They are locked, after `Dialect.before_looking_for_old`.
+    """
     dialect = dialect_of(conn.dialect)
     dialect.before_pruning(conn, jobs)
     dialect.delete_rows(conn, attempt.c.job, jobs)

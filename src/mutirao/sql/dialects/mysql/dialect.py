@@ -201,9 +201,12 @@ class MariaDB(Dialect):
         its = {table.c[name]: value for name, value in values.items()}
         conn.execute(update_those(table, free).values(its))
 
+    def before_looking_for_old(self, conn: Connection) -> None:
+        """Whoever adds up has this lock, and then waits for the rows of attempts."""
+        conn.exec_driver_sql(_NOBODY_ADDS).all()
+
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
         """Append them to the journal, as no trigger does."""
-        conn.exec_driver_sql(_NOBODY_ADDS).all()
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
 
     def hold_live(self, *columns: ColumnElement[Any], ids: Sequence[int]) -> Select[Any]:

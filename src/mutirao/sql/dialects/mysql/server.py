@@ -41,6 +41,7 @@ WHERE table_schema = database() AND table_type = 'BASE TABLE' AND engine <> 'Inn
 """
 # Only some users may set these in their session.
 _BINARY_LOG = "SHOW VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format')"
+_NEWEST = "SELECT last_insert_id()"
 _MADE = """
 SELECT 1 FROM information_schema.tables
 WHERE table_schema = database() AND table_name = 'mutirao_kept'
@@ -87,6 +88,13 @@ def session_faults(connection: Connection) -> Iterator[Flaw]:
             "session",
             f"our session has {name} = {found}, though it was set to something else",
             "find out who sets it again: a pooler or proxy, perhaps",
+        )
+    if not _succeeds(connection, _NEWEST):
+        yield Flaw(
+            "session",
+            "something between us and the server shares the sessions of a server among its"
+            " connections, and refuses last_insert_id(), which says the number of a new row",
+            "connect to a port of MySQL Router without connection_sharing, or to the server itself",
         )
     said = {name: str(found) for name, found in connection.exec_driver_sql(_BINARY_LOG)}
     if said == {"log_bin": "ON", "binlog_format": "STATEMENT"}:

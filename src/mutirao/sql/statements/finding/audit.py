@@ -34,7 +34,9 @@ def remove(conn: Connection, which: JobFilter) -> list[int]:
     wanted = select(view.id).where(matching(conn, which))
     ended = wanted.where(view.state.in_(sorted(FINAL_STATES))).order_by(view.id).limit(which.limit)
     found = conn.scalars(ended).all()
-    among = dialect_of(conn.dialect).among
+    dialect = dialect_of(conn.dialect)
+    dialect.before_looking_for_old(conn)
+    among = dialect.among
     held = conn.scalars(
         select(attempt.c.job)
         .where(among(attempt.c.job, found), attempt.c.outcome.in_(sorted(FINAL_OUTCOMES)))
