@@ -19,7 +19,7 @@ CATALOGUES = sorted(str(path.relative_to(PLACE).with_suffix("")) for path in PLA
 # What people need first, of what there is.
 NEEDED = {
     *("index", "tutorial", "when-not", "guarantees", "deploy", "upgrading", "limits", "tenants"),
-    *("outbox", "webhooks", "schedules", "topics", "uniqueness"),
+    *("outbox", "webhooks", "schedules", "topics", "uniqueness", "worker", "tasks"),
 }
 _STRING = r'((?:"(?:[^"\\]|\\.)*"\s*)+)'
 
