@@ -38,7 +38,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/work
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs drawings extras dist images clean
+.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs catalogues drawings extras dist images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
@@ -70,6 +70,9 @@ check: docs  ## lint, formatting, types, who imports whom, spelling, and the sit
 
 docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error (LOCALE=pt_BR)
 	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
+
+catalogues: $(VENV)/.types  ## bring the catalogues of translated pages up to date with the pages
+	$(BIN)/python scripts/catalogues.py $(ARGS)
 
 drawings: | docs/images  ## draw docs/images/*.svg anew from docs/drawings/*.dot, by Graphviz
 	for each in docs/drawings/*.dot; do dot -Tsvg $$each > docs/images/$$(basename $$each .dot).svg; done

@@ -57,7 +57,7 @@ class Log:
         self.say(logging.WARNING, message, *args, **more)
 
     def error(self, message: str, *args: object, **more: Any) -> None:
-        """Log a problem that somebody must solve."""
+        """Log a problem that a person must solve."""
         self.say(logging.ERROR, message, *args, **more)
 
     def exception(self, message: str, *args: object, **more: Any) -> None:

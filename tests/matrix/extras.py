@@ -1,22 +1,27 @@
-"""Installs each extra alone, in a fresh environment, on each Python: `make extras`.
+"""Installs each extra alone, in a fresh environment on each Python, and uses it: `make extras`.
 
-What is installed is the wheel, not this tree. Then what the extra is for is imported, and the
-program is asked for its version and its help. Prints a table; exits with 1 if something failed.
+What is installed is the wheel, not this tree. Then what the extra is for is imported, the program
+is asked for its version and its help, and the first example of the extra's page is run, as
+`tests/matrix/first_examples.py` has it. Prints a table; exits with 1 if something failed.
 """
 
 from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
+from tests.matrix.first_examples import EXAMPLES, Servers, install
+
 CLONE = Path(__file__).parents[2]
+PLACE = CLONE / ".matrix"  # not a directory of all programs, from which others remove what is old
 PYTHONS = ("3.11", "3.12", "3.13")
-# What somebody who has installed an extra imports.
+# What a program that uses an extra imports.
 IMPORTS = {
     "": "mutirao, mutirao.testing",
     "postgresql": "psycopg, mutirao",
@@ -45,15 +50,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Try what was asked for; return the exit status."""
     asked = _parser().parse_args(arguments)
     pythons = asked.python or PYTHONS
-    with tempfile.TemporaryDirectory(prefix="mutirao-extras-") as place:
+    PLACE.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix="extras-", dir=PLACE) as place, Servers() as servers:
         wheel = _built(Path(place))
-        print(f"| extra | {' | '.join(f'Python {each}' for each in pythons)} |")
-        print(f"|---|{'---|' * len(pythons)}")
+        print(f"| extra | its first example | {' | '.join(f'Python {each}' for each in pythons)} |")
+        print(f"|---|---|{'---|' * len(pythons)}")
         failed = False
         for extra in asked.extra or IMPORTS:
-            answers = [_try(each, extra, wheel, Path(place)) for each in pythons]
+            answers = [_try(each, extra, wheel, Path(place), servers) for each in pythons]
             failed = failed or any(answer != "works" for answer in answers)
-            print(f"| {extra or 'none'} | {' | '.join(answers)} |", flush=True)
+            page = EXAMPLES[extra].page
+            print(f"| {extra or 'none'} | {page} | {' | '.join(answers)} |", flush=True)
     return int(failed)
 
 
@@ -62,21 +69,29 @@ def _built(place: Path) -> Path:
     return next(place.glob("*.whl"))
 
 
-def _try(version: str, extra: str, wheel: Path, place: Path) -> str:
+def _try(version: str, extra: str, wheel: Path, place: Path, servers: Servers) -> str:
+    """Return `works`, or what failed; the reason goes to standard error."""
     environment = place / f"{version}-{extra or 'none'}"
     bin_ = environment / "bin"
     wanted = f"{wheel}[{extra}]" if extra else str(wheel)
     try:
-        _run(_python(version), "-m", "venv", environment)
-        _run(bin_ / "pip", "install", "-q", "--no-compile", wanted)
+        # A pip of its own would take longer than most of what is installed.
+        _run(_python(version), "-m", "venv", "--without-pip", environment)
+        _run(*install(bin_), wanted)
         _run(bin_ / "python", "-c", f"import {IMPORTS[extra]}")
         _run(bin_ / "mutirao", "--version")
         _run(bin_ / "mutirao", "worker", "--help")
+        EXAMPLES[extra].show(bin_, version, servers)
     except subprocess.CalledProcessError as error:
         print(error.output, file=sys.stderr)
         return f"failed: `{Path(error.cmd[0]).name} {' '.join(map(str, error.cmd[1:4]))}`"
+    except AssertionError as error:
+        print(error, file=sys.stderr)
+        return f"failed: {EXAMPLES[extra].page}"
     except FileNotFoundError as error:
         return str(error)
+    finally:
+        shutil.rmtree(environment, ignore_errors=True)  # sixty of them are several GB
     return "works"
 
 

@@ -29,7 +29,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
-from itertools import zip_longest
+from itertools import pairwise, zip_longest
 from pathlib import Path
 from typing import Protocol
 
@@ -155,6 +155,22 @@ class Reader:
             except Exception as error:
                 error.add_note(f"in {page.name}, the block at line {block.line}")
                 raise
+
+    def show(self, page: Path, having: str = "") -> None:
+        """Write the files before the first block that is run and has this text, and run that one.
+
+        AssertionError, with the line, if it is wrong, or there is none.
+        """
+        text = page.read_text(encoding="utf-8")
+        for block, following in pairwise([*blocks(text), Block("", "", 0)]):
+            if block.kind == "python":
+                self._write(self._translated(block.body))
+            elif block.kind in ("sh", "console") and having in block.body:
+                self._installed = installed(text, block.line)
+                output = following.body if following.kind == "text" else ""
+                self._do(block.kind, self._translated(block.body), self._translated(output))
+                return
+        raise AssertionError(f"{page.name} runs nothing that has {having!r}")
 
     def write(self, page: Path) -> None:
         """Write the files that a page shows, and do nothing else."""

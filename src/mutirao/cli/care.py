@@ -1,6 +1,7 @@
 """`prune`, `doctor`, `audit`: keep the tables small, find problems, see what people did."""
 
 import asyncio
+import os
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
@@ -14,6 +15,7 @@ from mutirao.cli.output import print_done, print_json, print_table
 from mutirao.cli.target import ApiCommand, AppCommand, load_app
 from mutirao.errors import UnknownJob
 from mutirao.model.audit.actions import About, AuditRecord
+from mutirao.model.finding_texts.translation import language_of, translated, translated_text
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
 
@@ -63,17 +65,25 @@ def doctor(target: str, as_json: bool) -> None:
 
     Checks the schema's version, the clocks, the use of indexes, bloat, queues that no worker
     serves, tasks that this application does not have, and workers. Exits with 1 if there is a
-    problem, 3 if it is the schema; decide yourself about warnings.
+    problem, 3 if it is the schema; decide yourself about warnings. Texts are in Portuguese where
+    LC_ALL, LC_MESSAGES or LANG asks for it; JSON is always in English.
     """
     findings = asyncio.run(_examined(load_app(target)))
     if as_json:
         print_json({"findings": findings})
     else:
-        rows: list[tuple[Any, ...]] = [(f.level, f.about, f.found, f.advice) for f in findings]
-        print_table(("level", "about", "found", "what to do"), rows, empty="nothing to examine")
+        _print_findings(findings, language_of(os.environ))
     problems = {finding.about for finding in findings if finding.level is Level.PROBLEM}
     if problems:
         raise click.exceptions.Exit(SCHEMA if "schema" in problems else REFUSED)
+
+
+def _print_findings(findings: Sequence[Finding], language: str) -> None:
+    said = [translated(each, language) for each in findings]
+    rows: list[tuple[Any, ...]] = [(f.level, f.about, f.found, f.advice) for f in said]
+    head = ("level", "about", "found", "what to do")
+    columns = [translated_text(each, language) for each in head]
+    print_table(columns, rows, empty=translated_text("nothing to examine", language))
 
 
 async def _examined(app: Mutirao) -> list[Finding]:

@@ -81,7 +81,7 @@ def put(
     limit = Limit(most, per=per, burst=burst, by=by, name=name)
     made = noted(
         app,
-        About("put", "limit", name or _told({"queue": queue, "task": task, "by": by})),
+        About("put", "limit", name or _in_words({"queue": queue, "task": task, "by": by})),
         lambda: app.limits.aput(limit, queue=queue, task=task),
     )
     print_done({"put": made}, f"limit {made} is in force", as_json)

@@ -141,5 +141,5 @@ def _date(text: str | None) -> float | None:
     try:
         at = None if text is None else parsedate_to_datetime(text).timestamp()
     except (ValueError, OverflowError):
-        return None  # as if there were none: what cannot be read is refused by whoever asks
+        return None  # as if there were none: what cannot be read is refused by the caller
     return at if at is None or math.isfinite(at) else None

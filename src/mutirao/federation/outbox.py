@@ -71,7 +71,7 @@ class Outbox:
 
         Parameters:
             activity: of ActivityStreams, as JSON has it, with `actor`, `type` and `object`.
-            to: inboxes, actors and collections; what the last two are is said by `expand`.
+            to: inboxes, actors and collections; `expand` knows what the last two are.
             sender: what `keys` is asked for when it is sent: the actor, or the name of a key.
             conn: the connection or session whose transaction it joins, never committed; if left
                 out, a short transaction of its own.

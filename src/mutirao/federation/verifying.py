@@ -78,7 +78,7 @@ async def verify(
         headers: of the request, in any case.
         body: its bytes as they came, before any parsing.
         keys: a `RemoteKeys`.
-        forwarded: admit an activity whose `actor` is somebody else than the signer: then the
+        forwarded: admit an activity whose `actor` is not the signer: then the
             signature says nothing about whether it is true.
         tolerance: seconds that its moment may differ from now, in both directions.
         now: Unix seconds; None is the clock of this machine.
@@ -166,7 +166,7 @@ def _actor_of(body: bytes) -> str:
 
 
 def _check_actor(actor: str, owner: str) -> None:
-    """Refuse an activity of somebody else than the owner of the key."""
+    """Refuse an activity that is not of the owner of the key."""
     if actor != owner:
         raise UnverifiedActivity(
             f"the activity is of {actor[:200]!r}, and {owner[:200]!r} has signed it; expected"

@@ -1,4 +1,4 @@
-"""How other programs find what somebody holds: by the name that it has in a module."""
+"""How other programs find what a program holds: by the name that it has in a module."""
 
 import sys
 from collections.abc import Iterator

@@ -109,7 +109,7 @@ def _serves(job: _Job, queues: str | None, exclude: str | None, tasks: str | Non
 
 
 def _names(text: str) -> list[Any]:
-    """Return the names in a worker's row; none, if somebody has written something else."""
+    """Return the names in a worker's row; none, if another program has written something else."""
     try:
         return read_list(text)
     except UnreadableRow:

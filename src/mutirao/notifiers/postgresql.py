@@ -20,7 +20,7 @@ from mutirao.model.jobs.job import Wake
 from mutirao.model.moments import EPOCH
 
 CHANNEL = "mutirao"
-ENDS_CHANNEL = "mutirao_ended"  # ends of jobs that somebody waits for
+ENDS_CHANNEL = "mutirao_ended"  # ends of jobs that a program waits for
 # Seconds of silence after which a listener checks that the server is still there, and seconds
 # within which it must answer. Notifications are not requested one by one, so a broken proxy or
 # network looks like a time without notifications.

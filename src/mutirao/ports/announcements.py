@@ -10,11 +10,11 @@ class Announcements(Protocol):
     """What workers announce to each other, for one of them. All of it is called in one event loop.
 
     Each may raise TransportUnavailable, and TransportMismatch where something is missing or
-    forbidden: leave this and make another then. What is announced meanwhile is not heard.
+    forbidden: leave this and make another then. What is announced meanwhile is not received.
     """
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what somebody announces, for so long; also for what this has announced."""
+        """Wait for what programs announce, this one too, for so long."""
         ...
 
     async def tell(self, body: bytes) -> None:

@@ -23,7 +23,7 @@ class CarriedApi(Protocol):
     ) -> list[Doorbell]:
         """Ring the doorbells of up to `limit` due jobs, and return these, for a broker to carry.
 
-        They are found as by `claim`: by what they are, not by how far somebody has read. Of calls
+        They are found as by `claim`: by what they are, not by how far a reader has come. Of calls
         at the same time, each takes others. Jobs of queues that are paused are left. The run does
         not change, nor does an attempt begin.
         """
@@ -63,10 +63,11 @@ class CarriedApi(Protocol):
         """Take back doorbells that nobody has answered, with the next run; return the ids.
 
         Of up to `limit` jobs of these queues, all if None, that were rung more than `grace` seconds
-        ago. They wait in their lanes again; whoever brings the old doorbell later finds it stale.
+        ago. They wait in their lanes again; a worker that gets the old doorbell later finds it
+        stale.
 
         Parameters:
-            reached: when a doorbell was rung that somebody has answered by now: `grace` is counted
+            reached: when a doorbell was rung that a worker has answered by now: `grace` is counted
                 back from there, for a broker that keeps the order and has many to carry.
         """
         ...

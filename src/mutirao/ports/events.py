@@ -50,7 +50,7 @@ class Drops:
             log.warning("%s events were dropped %s", more, self._where, extra=extra)
 
     def to_note(self) -> int:
-        """Return how many more there are since this was called last, for whoever asks later."""
+        """Return how many more there are since this was called last, for the caller later."""
         more, self._noted = self.number - self._noted, self.number
         return more
 

@@ -2,7 +2,7 @@
 
 A worker reports in batches, as it claims and settles, and not for each job: where nobody listens,
 nothing is called and nothing is asked for a job. What is so at a moment (slots, what runs, the age
-of the last heartbeat) is not reported, but read from the worker by whoever wants to know it.
+of the last heartbeat) is not reported, but read from the worker at each question.
 """
 
 from collections.abc import Sequence

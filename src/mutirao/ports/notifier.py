@@ -27,7 +27,7 @@ class ChoosingNotifier(Notifier, Protocol):
 
     @property
     def complete(self) -> bool:
-        """True while it wakes for all jobs of the database, whoever commits them.
+        """True while it wakes for all jobs of the database, whichever program commits them.
 
         Workers poll seldom then. It yields a Wake() when this changes.
         """

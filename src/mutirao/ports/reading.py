@@ -1,7 +1,7 @@
 """The part of a store that pages read, as a protocol: bounded, whatever the size of the tables.
 
-Each call is a few statements, each of which looks at no more than some ten thousand rows; what is
-not looked at is said.
+Each call is a few statements, each of which looks at no more than some ten thousand rows; the
+answer says what was not looked at.
 """
 
 from datetime import datetime

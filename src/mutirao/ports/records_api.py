@@ -27,10 +27,10 @@ class RecordsApi(Protocol):
         """Give waiting jobs new values, effective at once; return their ids.
 
         Running and finished jobs are left alone. Attempts that have been still count. A job that is
-        blocked by another one stays blocked, and has the new values when it is released. So does
-        one that is blocked by a limit, with the place among those that wait for it that the new
-        values give it; but if its queue changes, or it is due later, it is released, and judged
-        anew when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
+        blocked by another one stays blocked, and has the new values when it is released. The same
+        does one that is blocked by a limit, with the place among those that wait for it that the
+        new values give it; but if its queue changes, or it is due later, it is released, and judged
+        again when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
         in which it was. Fair jobs take turns in their new queue. All workers are woken.
         """
         ...
@@ -50,7 +50,8 @@ class RecordsApi(Protocol):
 
         Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
         as if they were enqueued now. One that the rule drops, or about which it raises InvalidJob,
-        is cancelled. Who enqueues a job with such a key under the rule judges first what waits.
+        is cancelled. A caller that enqueues a job with such a key under the rule judges first what
+        waits.
         """
         ...
 

@@ -37,7 +37,7 @@ class SiftingApi(Protocol):
     async def disown(self, jobs: Collection[int] | None) -> set[int]:
         """Delete from history what no run of these live jobs has made; None: of all live jobs.
 
-        Somebody wrote it by hand, and it stands where a run that has not ended is to be written.
+        A person wrote it by hand, and it stands where a run that has not ended is to be written.
         Returns the jobs.
         """
         ...

@@ -88,7 +88,7 @@ class WebhooksApi(Protocol):
         ...
 
     async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
-        """Return these endpoints with their secrets, for whoever sends."""
+        """Return these endpoints with their secrets, for the worker that sends."""
         ...
 
     async def record_webhooks(
@@ -103,9 +103,9 @@ class WebhooksApi(Protocol):
 
         `done` are settlements of jobs that have succeeded, for which nothing waits. They are
         written in the same commit if all attempts went well and no breaker is concerned, and
-        returned as by `settle`. Others are left to whoever runs them.
+        returned as by `settle`. Others are left to their caller.
 
-        By `mutirao.model.webhooks.breakers.judge`. Who opens one also enqueues a job of
+        By `mutirao.model.webhooks.breakers.judge`. The worker that opens one also enqueues a job of
         `PROBE_TASK`, due when it is time. An endpoint that answered 410, or has only failed for too
         long, is
         disabled: it gets no more deliveries, those it has are held, and a publication on

@@ -68,5 +68,5 @@ def all_dialects() -> list[Dialect]:
 
 
 def dialect_with_roles() -> Dialect:
-    """Return the dialect whose database knows roles, for whoever does not say which is meant."""
+    """Return the dialect whose database knows roles, for callers that do not say which is meant."""
     return next(each for each in all_dialects() if each.has_roles)

@@ -54,8 +54,8 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
         """Subscribe a function to a topic: it runs once for each publication, as a job of its own.
 
         It may take what was published as its argument, and `event: Event`. When a worker with this
-        code starts, it writes the subscription to the database, where it stays until somebody
-        removes it.
+        code starts, it writes the subscription to the database, where it stays until it
+        is removed.
 
         Parameters:
             id: the name of the subscription and of its task.

@@ -165,7 +165,7 @@ class OpenTelemetry:
         return _Opened(_told(job, context), span, contexts.attach(context))
 
     def _open_many(self) -> "_ManyCall":
-        # Who makes the context of the messages is the producer.
+        # The producer is the one that makes the context of the messages.
         kind = SpanKind.CLIENT if self._each else SpanKind.PRODUCER
         span = self._tracer.start_span("enqueue", kind=kind, attributes=ENQUEUE)
         context = trace.set_span_in_context(span)

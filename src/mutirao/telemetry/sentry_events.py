@@ -29,7 +29,7 @@ _BEGINS = "\n\nTraceback (most recent call last)"
 def event_of(
     job: Job, outcome: Outcome, error: BaseException | None, level: Literal["error", "warning"]
 ) -> tuple[Any, Any]:
-    """Return the event of a failed attempt, and what its processors are told with it.
+    """Return the event of a failed attempt, and the hints of its processors.
 
     It is grouped with others of the same exception and the same task.
 

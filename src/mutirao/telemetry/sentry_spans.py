@@ -84,7 +84,7 @@ class Spans:
     def publishing(self, job: NewJob) -> SentrySpan:
         """Begin the span of an enqueue.
 
-        Within one that Sentry's integration of a framework has made for it, that one is told of
+        Within one that Sentry's integration of a framework has made for it, that one is reported
         instead; within `enqueue_many` that of the call.
         """
         if (call := _many.get()) is not None:

@@ -22,7 +22,7 @@ R = TypeVar("R")
 
 
 class CallersThread(Threads):
-    """In the place of threads; whoever has called `drive` calls the functions."""
+    """In the place of threads; the thread that has called `drive` calls the functions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -90,7 +90,7 @@ def _for_asgiref(thread: CallersThread) -> Iterator[None]:
 
     asgiref looks there for a thread that waits for its loop, as `async_to_sync` does.
     """
-    asgiref = sys.modules.get("asgiref.sync")  # whoever has not loaded it, does not use it
+    asgiref = sys.modules.get("asgiref.sync")  # a program that has not loaded it, does not use it
     if asgiref is None:
         yield
         return

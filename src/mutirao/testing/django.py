@@ -28,7 +28,7 @@ def drain(
 
     In a transaction, which a `TestCase` has, it happens in that: handlers and their jobs are rolled
     back with it, and no `captureOnCommitCallbacks` is needed. Handlers run one after another in
-    this thread, and so does what their coroutines do by the ORM. Outside of one it happens as in a
+    this thread, as does what their coroutines do by the ORM. Outside of one it happens as in a
     worker. Errors are outcomes; look at the counts.
 
     Parameters:

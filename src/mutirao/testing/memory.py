@@ -52,7 +52,7 @@ class MemoryStore(SqlStore):
             `job.transaction()` raises WrongState.
     """
 
-    _within_enqueue = False  # whether handlers run in the transaction of whoever enqueues
+    _within_enqueue = False  # whether handlers run in the caller's transaction
 
     def __init__(
         self,
@@ -67,7 +67,7 @@ class MemoryStore(SqlStore):
         self._accept_any_connection = accept_any_connection
         self._session_factory = session_factory
         self._children: dict[int, list[int]] = {}  # by the identity of open transactions' sessions
-        self._remembered: dict[int, list[tuple[str, str]]] = {}  # likewise
+        self._remembered: dict[int, list[tuple[str, str]]] = {}  # by the same
         self.discard = finalize(self, _discard, first, self.engines)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "MemoryStore":

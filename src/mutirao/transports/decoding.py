@@ -53,7 +53,7 @@ def kombu(message: ForeignMessage) -> Mapping[str, Any]:
 def celery(message: ForeignMessage) -> Decoded:
     """Read a task of Celery: protocol 2, JSON. Its name is the task's, its id the job's.
 
-    `eta` and `expires` count, and so does the shorter of its time limits. Retries are counted by us
+    `eta` and `expires` count, and the shorter of its time limits. Retries are counted by us
     from the first attempt; results go nowhere, whatever `reply_to` says.
 
     Raises:

@@ -277,7 +277,7 @@ class MemoryTransport(MemoryEvents):
             self.hand_out(message.queue)
 
     def hand_out(self, name: str) -> None:
-        """Hand out what waits in a queue, to whoever has room."""
+        """Hand out what waits in a queue, to a consumer with room."""
         with self._lock:
             queue = self._queues[name]
             while queue.ready and (free := [each for each in queue.consumers if each.has_room()]):

@@ -1,4 +1,4 @@
-"""Who may do what: the application says it of each request, and there is no default.
+"""Permissions: the application says it of each request, and there is no default.
 
 A page asks for a role, and so does each command, when it is about to act: a button that is not
 shown protects nothing.
@@ -24,7 +24,7 @@ OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which conten
 
 
 class Permission(IntEnum):
-    """What somebody may do; each may do what those before it may."""
+    """What a user may do; each may do what those before it may."""
 
     NONE = 0
     READ = 1  # look
@@ -35,7 +35,7 @@ class Permission(IntEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Access:
-    """What whoever sends a request may see and do.
+    """What the sender of a request may see and do.
 
     Parameters:
         role: see `Permission`.
@@ -64,17 +64,17 @@ class Access:
 
     @classmethod
     def read(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of somebody who looks."""
+        """Return the access of a user who looks."""
         return cls(role=Permission.READ, user=user, only=only, contents=contents)
 
     @classmethod
     def act(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of somebody who acts on jobs."""
+        """Return the access of a user who acts on jobs."""
         return cls(role=Permission.ACT, user=user, only=only, contents=contents)
 
     @classmethod
     def admin(cls, user: str = "") -> Self:
-        """Return the access of somebody who may do everything."""
+        """Return the access of a user who may do everything."""
         return cls(role=Permission.ADMIN, user=user)
 
     def may(self, role: Permission) -> bool:
@@ -91,7 +91,7 @@ Decide = Callable[[Request], Access | Awaitable[Access]]
 
 
 class Refused(Exception):
-    """Somebody may not see or do this. `needed`: the role; None: they may see only some jobs."""
+    """The caller may not see or do this. `needed`: the role; None: they may see only some jobs."""
 
     def __init__(self, needed: Permission | None) -> None:
         super().__init__(needed)
@@ -123,7 +123,7 @@ def check(access: Access, needed: Permission, *, whole: bool = False) -> None:
 
 
 def asked(access: Access, text: str, blanking: Blanking) -> Filter:
-    """Read a filter that whoever has this access gives; it finds nothing by what is not shown.
+    """Read a filter that a caller with this access gives; it finds nothing by what is not shown.
 
     Raises:
         InvalidFilter: it is none, or asks for contents that are hidden, or for a secret.

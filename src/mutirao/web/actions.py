@@ -41,7 +41,7 @@ async def act(call: PageCall) -> Response:
         raise HTTPException(404)
     check(call.access, command.role, whole=command.whole)
     form = await form_of(call.request)
-    back = _back(form)  # before anything is done: what was done is told in any case
+    back = _back(form)  # before anything is done: what was done is shown in any case
     said: Notice | Response
     try:
         said = await command.run(call, form)
@@ -56,7 +56,7 @@ async def act(call: PageCall) -> Response:
 
 
 async def prefer(call: PageCall) -> Response:
-    """Keep how somebody likes the pages in the browser."""
+    """Keep how a user likes the pages in the browser."""
     check(call.access, Permission.READ)
     form = await form_of(call.request)
     response = call.back(_back(form))

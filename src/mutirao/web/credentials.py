@@ -1,8 +1,8 @@
 """The door of a dashboard that stands alone: a user and a password, or a token, or loopback only.
 
 What is given is compared in constant time. A failure is answered late, the later the more there
-were. While many wait for that, what has not fitted lately is not even compared: whoever does not
-wait for the answer to a guess cannot try many either.
+were. While many wait for that, what has not fitted lately is not even compared: a client that does
+not wait for the answer to a guess cannot try many either.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ FIRST_WAIT, LONGEST_WAIT = 0.25, 8.0  # seconds until a failure is answered
 REMEMBERED_FOR = 300.0  # seconds
 MOST_REMEMBERED = 64
 MOST_WAITING, MOST_OF_ADDRESS = 32, 8  # failures whose answers wait: of all, and of one address
-MOST_KNOWN = 256  # headers that have fitted, which are let in whoever else fails
+MOST_KNOWN = 256  # headers that have fitted, which are let in while others fail
 
 
 class Unauthorized(Exception):
@@ -58,7 +58,7 @@ class Credentials:
         return bool(self.password or self.token or self.tokens)
 
     def access_of(self, header: str) -> Access | None:
-        """Return what whoever sends an Authorization header may do; None if it does not fit."""
+        """Return what the sender of an Authorization header may do; None if it does not fit."""
         by_token = self.tokens.access_of(header)
         user = self.fits(header)
         return by_token if user is None else Access.admin(user)
@@ -66,8 +66,8 @@ class Credentials:
     def fits(self, header: str) -> str | None:
         """Return the user whose password an Authorization header has; None if it does not fit.
 
-        Who has the token is "token", whatever name is given with it: nobody has asked for that.
-        Each secret is compared, whichever the header has: the time tells nothing.
+        A client with the token is "token", whatever name is given with it: nobody has asked for
+        that. Each secret is compared, whichever the header has: the time tells nothing.
         """
         scheme, _, given = header[:4_000].partition(" ")
         if scheme.lower() == "bearer":
@@ -84,9 +84,9 @@ class Credentials:
 
 
 class Door:
-    """Lets whoever has the credentials in; an `access=` of a dashboard.
+    """Lets a client with the credentials in; an `access=` of a dashboard.
 
-    A user with the password is an administrator, and so is who has the token.
+    A user with the password is an administrator, and a client with the token is one, too.
 
     Parameters:
         clock: seconds that only grow.
@@ -141,5 +141,5 @@ class Door:
 
 
 async def loopback(request: Request) -> Access:
-    """Let whoever reaches the loopback address in: users of this machine."""
+    """Let every client of the loopback address in: users of this machine."""
     return Access.admin()

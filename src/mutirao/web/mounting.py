@@ -1,4 +1,4 @@
-"""The dashboard in an application of somebody else, who says who may do what."""
+"""The dashboard in another application, which decides what each user may do."""
 
 from collections.abc import Collection, Iterable
 

@@ -57,7 +57,7 @@ class PageCall:
     """One request.
 
     Parameters:
-        access: what whoever asks may do.
+        access: what the caller may do.
     """
 
     def __init__(self, site: "Site", request: Request, access: Access) -> None:
@@ -99,7 +99,7 @@ class PageCall:
         return self.chooser.rstrip("/") or "/" if self.chooser else self.root or "/"
 
     def may(self, role: str) -> bool:
-        """Return whether whoever asks has a role, by its name; templates ask."""
+        """Return whether the caller has a role, by its name; templates ask."""
         return self.access.may(Permission[role.upper()])
 
     def filter(self, text: str) -> Filter:
@@ -107,11 +107,11 @@ class PageCall:
         return asked(self.access, text, self.site.blanking)
 
     async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something to what is no job; the audit knows that whoever asks did it."""
+        """Do something to what is no job; the audit knows that the caller did it."""
         return await self.client.actions.anote(who(self.access), about, work)
 
     def told(self, text: str | None) -> str:
-        """Return a text with what jobs carry in it, as whoever asks may see it."""
+        """Return a text with what jobs carry in it, as the caller may see it."""
         if not text:
             return ""
         return self.site.blanking.text(text) if self.access.contents else BLANK
@@ -138,7 +138,7 @@ class PageCall:
         return response
 
     def back(self, to: str, said: Notice | None = None) -> Response:
-        """Return the way back to a page of ours, where something is told; elsewhere to the first.
+        """Return the way back to a page of ours, where a message is shown; elsewhere to the first.
 
         Parameters:
             to: a path that begins where the dashboard does.

@@ -14,9 +14,10 @@ JOBS_NAMED = 8
 
 
 def is_hidden(reason: Reason, access: Access) -> bool:
-    """Return whether a reason tells something that whoever asks may not see: it is said in brief.
+    """Return whether a reason has something that the caller may not see: then it is brief.
 
-    Others' jobs may not be told to who sees only some, nor what a limit counts by without contents.
+    Others' jobs may not be shown to a caller that sees only some, nor what a limit counts by
+    without contents.
     """
     of_argument = reason.kind is ReasonKind.LIMIT and not access.contents
     return reason.is_of_others and (bool(access.only) or of_argument)

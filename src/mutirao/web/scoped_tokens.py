@@ -1,4 +1,4 @@
-"""Tokens of programs, each with a scope: what whoever has it may do.
+"""Tokens of programs, each with a scope: what its holder may do.
 
 A file has one a line: the scope, a name for the record of what was done, the token, and, if it is
 for some jobs only, their filter.
@@ -26,7 +26,7 @@ _SCOPES = {role.name.lower(): role for role in Permission if role is not Permiss
 
 @dataclass(frozen=True, slots=True)
 class ScopedToken:
-    """A token, and what whoever has it may do."""
+    """A token, and what its holder may do."""
 
     secret: str = field(repr=False)
     access: Access

@@ -65,7 +65,7 @@ class GateRules:
         origin = headers.get("origin")
         if origin is not None:
             return origin in self.origins or origin == f"{scheme}://{headers.get('host', '')}"
-        # A browser sends such a header by itself to nobody: whoever does is a program.
+        # A browser sends such a header by itself to nobody: a client that does is a program.
         return headers.get("authorization", "").lower().startswith("bearer ")
 
 

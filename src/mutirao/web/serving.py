@@ -142,7 +142,7 @@ def _listen(host: str, port: int) -> socket.socket:
         try:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind(address)
-            listening.listen()  # whoever reads the address in the log may connect at once
+            listening.listen()  # a reader of the address in the log may connect at once
         except OSError:
             listening.close()
             raise

@@ -59,7 +59,7 @@ class Settings:
     """How a dashboard is set up.
 
     Parameters:
-        access: says of each request what whoever sends it may do.
+        access: says of each request what its sender may do.
         rules: what is let through.
         redact: names of arguments whose values are secrets, beside those that the rule knows.
         clock: the time.
@@ -120,8 +120,8 @@ class Site:
     async def aclose(self) -> None:
         """Stop what runs behind the pages after its batch, and close the connections.
 
-        An application that is told of the end does it itself; call it where this one is mounted, in
-        the event loop that serves it. `Mutirao.aclose` calls it, too.
+        An application that is notified of the end does it itself; call it where this one is
+        mounted, in the event loop that serves it. `Mutirao.aclose` calls it, too.
         """
         await self.background.aclose()
         if self._client is not None:
@@ -173,7 +173,7 @@ class Site:
         return reasons.said(reason, call.language, call.now, hidden=hidden)
 
     def jobs_in(self, reason: Reason, call: PageCall) -> tuple[int, ...]:
-        """Return the jobs that a reason names, if whoever asks sees all jobs."""
+        """Return the jobs that a reason names, if the caller sees all jobs."""
         return () if reasons.is_hidden(reason, call.access) else reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
@@ -252,10 +252,10 @@ def _ask_who(call: PageCall, refused: Unauthorized) -> Response:
     return page
 
 
-# The status of an error, the key of its text, and whether its message is told.
+# The status of an error, the key of its text, and whether its message is shown.
 _MEANINGS: tuple[tuple[type[Exception], int, str, bool], ...] = (
     (InvalidFilter, 400, "refused.filter", True),
-    (ConfigurationError, 500, "failed.unforeseen", False),  # of whoever has mounted it
+    (ConfigurationError, 500, "failed.unforeseen", False),  # of the application that has mounted it
     (SchemaError, 503, "failed.schema", True),
     (StoreBusy, 503, "failed.slow", False),
     (StoreUnavailable, 503, "failed.database", True),
@@ -266,7 +266,7 @@ _MEANINGS: tuple[tuple[type[Exception], int, str, bool], ...] = (
 
 
 def _meaning(error: Exception) -> tuple[int, str, bool]:
-    """Return the status of an error, the key of its text, and whether its message is told."""
+    """Return the status of an error, the key of its text, and whether its message is shown."""
     if isinstance(error, Refused):
         return 403, "refused.whole" if error.needed is None else "refused.role", False
     if isinstance(error, Misread):

@@ -58,7 +58,7 @@ class WsgiSite:
         return [b"".join(self._opened()(environ, start_response))]
 
     def close(self) -> None:
-        """Close what the requests of this process have opened. The next request opens it anew."""
+        """Close what the requests of this process have opened. The next request opens it again."""
         if self._inner is not None and self._pid == os.getpid():
             atexit.unregister(self.close)
             self._portal.call(self._close)
@@ -86,7 +86,7 @@ def _refused(start_response: StartResponse, why: bytes) -> Iterable[bytes]:
 def _body(environ: dict[str, Any]) -> bytes | None:
     """Return the body, of a larger one enough to be refused; None if it is not there as a whole.
 
-    What is read of a connection that is closed is empty, whatever length was said before.
+    What is read of a connection that is closed is empty, whatever length was announced before.
     """
     said = str(environ.get("CONTENT_LENGTH") or "0")
     if not (said.isascii() and said.isdecimal()):

@@ -34,11 +34,11 @@ class DeliveryFailure(StrEnum):
     NAME = "name"  # it has no address
     CONNECT = "connect"  # nobody listens, or no way leads there
     CONNECT_TIMEOUT = "connect_timeout"
-    TLS = "tls"  # the certificate is wrong or expired, or it is no TLS
-    SILENT = "silent"  # nothing was said for `first_byte` seconds
+    TLS = "tls"  # the certificate is wrong or expired, or it is not TLS
+    SILENT = "silent"  # the server sent nothing for `first_byte` seconds
     TIMEOUT = "timeout"  # not whole after `whole` seconds
     CLOSED = "closed"  # the connection ended before a byte of the answer, or broke within it
-    PROTOCOL = "protocol"  # what was said is not HTTP, or shorter than it said
+    PROTOCOL = "protocol"  # what came is not HTTP, or shorter than declared
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Answer:
         url: that was called last, after redirects.
         request_headers: what was sent; values that may be secret are `***`.
         retry_after: seconds, of `Retry-After`; one day at most. None if it was not said.
-        content_type: what the body is said to be; None if that was not said, or several times.
+        content_type: the declared type of the body; None if there is none, or several.
     """
 
     status: int | None

@@ -61,7 +61,7 @@ class EndpointCache:
         return (await asyncio.shield(self._reading))[id]
 
     async def _read(self) -> dict[str, Found]:
-        await asyncio.sleep(0)  # whoever is next in this turn of the loop asks as well
+        await asyncio.sleep(0)  # the next one in this turn of the loop asks as well
         wanted, self._wanted, self._reading = self._wanted, set(), None
         found: dict[str, Found] = dict.fromkeys(wanted)
         until = self._clock() + KNOWN_FOR  # it may change while it is read

@@ -31,7 +31,7 @@ _HEAD = 9  # bytes before what a frame carries
 
 
 class Meter(Protocol):
-    """Looks at all that is said and heard on a connection."""
+    """Looks at all that is sent and received on a connection."""
 
     def said(self, data: bytes) -> None:
         """Note what is sent."""

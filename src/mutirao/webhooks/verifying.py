@@ -15,7 +15,7 @@ from mutirao.errors import ConfigurationError, InvalidWebhook, StaleWebhook, Wro
 from mutirao.webhooks.keys import Secret
 from mutirao.webhooks.signing import signed_content
 
-MOST_SIGNATURES = 20  # looked at; an ed25519 one costs 100 µs, and whoever calls is a stranger
+MOST_SIGNATURES = 20  # looked at; an ed25519 one costs 100 µs, and the caller is a stranger
 _TIMESTAMP = re.compile(r"[0-9]{1,11}")
 
 

@@ -53,6 +53,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make docs.*", NotRun("`make check`, with which `.ci/run` begins, does so first")),
     (r"make extras.*", Run("--extra postgresql --python 3.11")),
     (r"make dist.*", Run()),
+    (r"make catalogues.*", Run()),
     (r"make drawings", NotRun("Graphviz is not installed by us; a test compares what it drew")),
     (r"make (format|venv)", Run()),
     (r"make chaos.*--carried.*", Run("--jobs 300 --restarts 1 --purges 1 --cuts 0 --pause 1")),

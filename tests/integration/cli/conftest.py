@@ -53,7 +53,7 @@ class Shell:
 
     def run(self, *args: object, env: dict[str, str] | None = None, **options: Any) -> Result:
         """Run a command; any exception but an exit is the test's failure."""
-        runner = CliRunner(env={"COLUMNS": "200", **(env or {})}, **APART)
+        runner = CliRunner(env={"COLUMNS": "200", "LC_ALL": "C", **(env or {})}, **APART)
         return runner.invoke(main, [str(arg) for arg in args], catch_exceptions=False, **options)
 
     def ok(self, *args: object, **options: Any) -> str:

@@ -24,6 +24,17 @@ def test_a_warning_is_for_people_to_judge(shell: Shell) -> None:
     assert "no live worker serves 'slow' (1 jobs)" in shown
 
 
+def test_people_read_it_in_portuguese_and_programs_in_english(shell: Shell) -> None:
+    """By the variables of POSIX; JSON is the same for everybody."""
+    shell.ok("enqueue", "shop:app", "send")
+    brazil = {"LC_ALL": "pt_BR.UTF-8"}
+    shown = shell.run("doctor", "shop:app", env=brazil).stdout
+    assert shown.split()[:3] == ["NÍVEL", "ASSUNTO", "CONSTATADO"]
+    assert "inicie um: `mutirao worker module:app`" in shown
+    machine = shell.run("doctor", "shop:app", "--json", env=brazil).stdout
+    assert "start one: `mutirao worker module:app`" in machine
+
+
 def test_a_problem(shell: Shell) -> None:
     """Status 1; as JSON one document with every finding."""
     shell.ok("enqueue", "shop:app", "send")

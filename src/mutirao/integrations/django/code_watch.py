@@ -2,7 +2,7 @@
 
 A process starts another one, as `runserver` does. In that the worker has the main thread, as its
 signals need it, and another one looks at the files that Django's reloader would: after a change the
-worker ends as after SIGTERM, so that no job is lost, and the first process starts it anew.
+worker ends as after SIGTERM, so that no job is lost, and the first process starts it again.
 """
 
 import os

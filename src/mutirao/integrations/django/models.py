@@ -353,7 +353,7 @@ class Delivery(ViewRow):
 
 
 class Subscription(ViewRow):
-    """Who is told of what is published."""
+    """Which subscriptions receive what is published."""
 
     id = models.TextField(primary_key=True)
     topic = models.TextField(null=True)
@@ -463,7 +463,7 @@ class WebhookAttempt(ViewRow):
 
 
 class Action(ViewRow):
-    """What somebody did to jobs: the audit."""
+    """What people did to jobs: the audit."""
 
     id = models.BigIntegerField(primary_key=True)
     who = models.TextField(null=True)

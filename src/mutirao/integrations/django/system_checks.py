@@ -1,7 +1,8 @@
 """System checks: what is wrong, or looks so, before a job is lost to it.
 
 `manage.py check` runs those that ask nothing; `manage.py check --database default` runs the others,
-too. So does `migrate`, which is about to mend what they would say of tables, and is told nothing.
+too. The same does `migrate`, which is about to repair what they report of tables, and gets no
+report.
 """
 
 import importlib

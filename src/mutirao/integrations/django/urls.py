@@ -31,7 +31,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
     """Answer with a page of the dashboard; send those who have not signed in to the login page.
 
     Raises:
-        PermissionDenied: whoever asks is no staff, or may not see jobs.
+        PermissionDenied: the caller is no staff, or may not see jobs.
         ConfigurationError: `mutirao[web]` is not installed; `manage.py check` says so before.
     """
     user = request.user
@@ -45,7 +45,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _access_of(user: Any) -> tuple[str, str]:
-    """Return what somebody may do there, by the permissions of the models, and the name."""
+    """Return what a user may do there, by the permissions of the models, and the name."""
     name = user.get_username()
     if not user.has_perms(_ACT):
         return "read", name

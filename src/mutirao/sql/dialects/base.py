@@ -95,13 +95,13 @@ class Dialect(ABC):
     def look_up(self, conn: Connection, seconds: float) -> None:
         """Have this transaction look rows up one by one, rather than read a table whole.
 
-        For who reads some ten thousand of many millions. Where the database can be told so, its
-        statements fail after some seconds.
+        For a caller that reads some ten thousand of many millions. Where the database can be
+        configured so, its statements fail after some seconds.
         """
         return
 
     def fenced(self, query: Select[Any]) -> Select[Any] | None:
-        """Return a query that the planner does not take apart within another one.
+        """Return a query that the planner keeps as one within another.
 
         None where it would not do so to our harm.
         """

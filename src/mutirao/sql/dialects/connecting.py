@@ -46,7 +46,7 @@ class Drivers(NamedTuple):
 class Place(NamedTuple):
     """The database that a notifier listens to, and how to connect if the URL does not say it.
 
-    `opened` opens a connection of a driver in autocommit mode, which whoever calls it closes.
+    `opened` opens a connection of a driver in autocommit mode, which the caller closes.
     `schema` is the one that was chosen for the set of jobs.
     """
 

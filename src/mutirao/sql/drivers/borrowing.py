@@ -122,7 +122,7 @@ class Borrowed(Lent):
         return True
 
     def refuse_closed(self) -> None:
-        """Raise WrongState if somebody has closed the connection since it was borrowed."""
+        """Raise WrongState if the connection was closed since it was borrowed."""
         if self._way.closed(self._raw):
             raise WrongState(
                 "a handler, or a hook around it, has closed the connection that was given to drain"
@@ -131,7 +131,7 @@ class Borrowed(Lent):
             )
 
     def give_back(self) -> None:
-        """Leave the connection to the caller; a session reads anew what it has read before."""
+        """Leave the connection to the caller; a session reads again what it has read before."""
         super().give_back()
         if self._session is not None:
             self._session.expire_all()

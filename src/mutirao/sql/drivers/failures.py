@@ -3,7 +3,7 @@
 Every error is of one of these kinds. A worker waits until a `PASSING` error is over. A `BUSY` error
 passes too, but one row may be the reason, so a batch is split. `ROW` means that a value of a row is
 refused: that row is searched for, and the others continue. `GONE` is for a worker that others
-considered gone. A `STATEMENT` error repeats until somebody changes the schema or the code: a worker
+considered gone. A `STATEMENT` error repeats until a person changes the schema or the code: a worker
 that meets only such errors for a while ends. `FATAL` ends it at once.
 
 SQLSTATE: https://www.postgresql.org/docs/current/errcodes-appendix.html. SQLite:
@@ -208,7 +208,7 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     3572: Failure(BUSY, "others hold a lock"),  # MySQL's word for NOWAIT; MariaDB's is 1205
     **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
-    **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # somebody changed the table meanwhile
+    **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # the table was changed meanwhile
     **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452), _VALUE),
     # Texts and JSON, too.
     **dict.fromkeys((1300, 1411, 1690, 3140, 3141, 3157, 4037, 4038), _VALUE),

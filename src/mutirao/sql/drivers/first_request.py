@@ -1,7 +1,7 @@
 """Repeats the first request of a call if the server had ended the session before it came.
 
 A pooler keeps its clients while the server's connections behind it end, so a client cannot see that
-beforehand. The server did nothing with the request; earlier statements on that connection would be
+first. The server did nothing with the request; earlier statements on that connection would be
 undone, so later requests are not repeated.
 """
 

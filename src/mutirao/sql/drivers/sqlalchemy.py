@@ -25,8 +25,8 @@ from mutirao.sql.drivers.steps import (
 def of_session(session: Any) -> Connection:
     """Return the connection of a session, or of a scoped one, for writing.
 
-    A transaction manager (`zope.sqlalchemy`) that has joined the session is told that something is
-    written: it rolls back what it takes for unchanged, and sees only what the session flushes.
+    A transaction manager (`zope.sqlalchemy`) that has joined the session is notified of the
+    write: it rolls back what it takes for unchanged, and sees only what the session flushes.
     """
     connection: Connection = session.connection()  # with which the manager joins
     zope = sys.modules.get("zope.sqlalchemy.datamanager")

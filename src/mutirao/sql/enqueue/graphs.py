@@ -56,7 +56,7 @@ def from_text(text: str) -> tuple[NewJob, Needs]:
     """Return the job and the needs that `as_text` wrote.
 
     Raises:
-        UnreadableRow: somebody has written otherwise.
+        UnreadableRow: another program wrote something else.
     """
     what = "how it is compensated"
     found = read_object(text, what)

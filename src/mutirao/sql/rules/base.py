@@ -21,7 +21,7 @@ class Rules(ABC):
 
     `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
     commit by itself.
-    `bracket`: stands around the steps of a call, where these are said past SQLAlchemy; see
+    `bracket`: stands around the steps of a call, where these are sent past SQLAlchemy; see
     `drivers.pipelining`.
     `waits_while_holding`: a transaction that has locked live rows may wait for others, as all lock
     them in one order.
@@ -70,8 +70,8 @@ class Rules(ABC):
         """Write final outcomes: the jobs leave the live table.
 
         `held` are all jobs of the transaction, where it settles others, too, or others may wait for
-        them: what it will touch is locked first. `patient` says to wait for whoever has locked a
-        row; otherwise a second is enough, as other jobs wait, too.
+        them: what it will touch is locked first. `patient` says to wait for the transaction that
+        has locked a row; otherwise a second is enough, as other jobs wait, too.
         """
 
     def complete(self, settlement: Settlement) -> Query[set[int]]:
@@ -177,13 +177,13 @@ class Rules(ABC):
     def left_by_limits(self) -> Query[list[int]]:
         """Return jobs that a change of limits has left, as others had them. Reads only.
 
-        There are none where whoever changes limits waits for others.
+        There are none where a caller that changes limits waits for others.
         """
         yield from ()
         return []
 
     def catch_up(self, job: int, now: datetime | None) -> Query[None]:
-        """Wait for whoever has one of them, and do what was left."""
+        """Wait for the transaction that has one of them, and do what was left."""
         yield from ()
 
     @abstractmethod

@@ -333,8 +333,8 @@ def _due(asked: _Asked, lane: Lane, limit: int) -> Query[tuple[dict[int, str], b
 def _due_by_id(asked: _Asked, lane: Lane, limit: int) -> Query[dict[int, limits.Asked]]:
     """Return the first due jobs of a lane that nobody else has, locked by their ids.
 
-    By the lane's index its entries would be locked, too, also of jobs that are passed over: whoever
-    has such a job, and changes it, would wait for a claim that waits for counters.
+    By the lane's index its entries would be locked, too, also of jobs that are passed over: a
+    transaction that has such a job, and changes it, would wait for a claim that waits for counters.
     """
     words = asked.words
     unwanted, values = fairness.but(words, asked.without)
@@ -369,7 +369,7 @@ def take(words: Words, worker: int, ids: Sequence[int], moment: int) -> Query[No
 
 
 def taken(words: Words, ids: Sequence[int]) -> Query[list[Claim]]:
-    """Return jobs that were taken; nothing is said after that."""
+    """Return jobs that were taken; no code for them follows."""
     which, values = words.among("l.id", ids)
     rows = yield Execute(_TAKEN + which, values, commits=True)
     return [_to_claim(row) for row in rows]

@@ -61,7 +61,7 @@ class Turns:
 
 @dataclass(frozen=True, slots=True)
 class _Peeked:
-    """So many of a lane's first jobs, after whoever was served last, and up to that from the first.
+    """So many of a lane's first jobs, after the one served last, and up to that from the first.
 
     They were asked for before it was known whose turn that was: so that costs no round trip.
     """

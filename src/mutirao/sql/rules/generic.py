@@ -29,7 +29,7 @@ from mutirao.sql.schema.types import from_micros
 class LockAskWrite(Rules):
     """Rules for any database, by its words.
 
-    Nobody is told of what was written: whoever waits sees it for itself, or looks now and then.
+    Nobody is told of what was written: a waiting worker sees it for itself, or looks now and then.
     """
 
     in_transaction = True
@@ -159,7 +159,7 @@ class LockAskWrite(Rules):
         return limit_catch_up.left_out(self.words)
 
     def catch_up(self, job: int, now: datetime | None) -> Query[None]:
-        """Wait for whoever has it, and do what was left."""
+        """Wait for the transaction that has it, and do what was left."""
         moment = yield from self.words.moment(now)
         yield from limit_catch_up.catch_up(self.words, job, moment)
 

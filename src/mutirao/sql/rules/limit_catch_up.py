@@ -43,7 +43,7 @@ def _uncounted(words: Words) -> Query[set[int]]:
 
 
 def catch_up(words: Words, job: int, moment: int) -> Query[None]:
-    """Wait for whoever has a job, and do with it what was left. Nothing else is locked before."""
+    """Wait for the holder of a job, and do with it what was left; nothing else is locked before."""
     yield from words.hold_jobs([job])
     yield from words.keep_limits()
     if (yield Execute(_RUNS, (job,))):

@@ -64,7 +64,7 @@ UPDATE mutirao_counter SET name = ?, running = 0, probe_at = NULL, touched_at = 
 _AWAITED = (
     "(c.probe_at IS NOT NULL OR EXISTS (SELECT 1 FROM mutirao_parked p WHERE p.counter = c.id))"
 )
-# A rate that is slower than that would begin anew: those are kept.
+# A rate that is slower than that would begin again: those are kept.
 _QUIET = """
 SELECT id FROM mutirao_counter
 WHERE running = 0 AND touched_at < ? AND id NOT IN (SELECT counter FROM mutirao_parked)
@@ -335,7 +335,7 @@ def in_use() -> Query[bool]:
 
 
 def _forget_quiet(words: Words, moment: int) -> Query[None]:
-    """Delete unused counters, but those that somebody else has: other counters are locked by now.
+    """Delete unused counters, but those that are locked: other counters are locked by now.
 
     In statements of their own: a DELETE locks what its subqueries read, on MariaDB.
     """

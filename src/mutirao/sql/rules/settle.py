@@ -80,7 +80,7 @@ def current(
 def held(words: Words, jobs: Collection[int], *, free: bool = False) -> Query[dict[int, Held]]:
     """Lock the live rows of those of these jobs that run, and return them.
 
-    `free`: but those that somebody else has.
+    `free`: but those that another transaction has.
     """
     rows = yield _holding(words, jobs, free=free)
     return {row[0]: Held._make(row) for row in rows}

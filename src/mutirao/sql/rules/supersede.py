@@ -109,7 +109,7 @@ def _to_judge_now(words: Words, jobs: list[int]) -> Query[list[tuple[int, str, i
 
 
 def _write(words: Words, write: Write, job: NewJob) -> Query[int]:
-    """Write a new job, which is not to wait for somebody to ask the rule."""
+    """Write a new job, which is not to wait until a program asks the rule."""
     id = yield from write(job)
     if words.parks_unjudged:
         yield Execute(_UNPARK, (id,), answers=False)

@@ -73,7 +73,7 @@ def hold_keys(words: Words, jobs: Iterable[NewJob]) -> Query[None]:
 
 def _holder(words: Words, found: Holding) -> Holder:
     live, ahead = found.live, found.ahead
-    if live is None:  # somebody cancelled what waited for that
+    if live is None:  # what waited for that was cancelled
         live, ahead = ahead, None
     until = None
     if found.unique_for is not None and found.finished_at is not None:

@@ -194,9 +194,9 @@ class Words(ABC):
     ) -> Query[set[int]]:
         """Lock the live rows of these jobs in order; return which there are.
 
-        `free`: but those that somebody else has, and those that run. `now`: or fail, where
-        somebody else has one, and nobody may wait who has another. `due`: but those that are not
-        in this lane and due at this moment; since they were found, others may have moved them.
+        `free`: but those that another transaction has, and those that run. `now`: or fail, where
+        another transaction has one, and nobody may wait who has another. `due`: but those that are
+        not in this lane and due at this moment; since they were found, others may have moved them.
         """
         if not self.locks or not jobs:
             return set(jobs)

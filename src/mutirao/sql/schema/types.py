@@ -23,7 +23,7 @@ MICROSECOND = timedelta(microseconds=1)
 MICROS_PER_SECOND = 1_000_000
 EARLIEST_MOMENT = datetime(1, 6, 1, tzinfo=UTC)  # readable in every time zone
 LATEST_MOMENT = datetime(9999, 12, 30, tzinfo=UTC)
-AFTER_PARKED = PARKED + timedelta(days=1)  # no lane is read so far: somebody has set that by hand
+AFTER_PARKED = PARKED + timedelta(days=1)  # no lane is read so far: a person has set that by hand
 
 
 def to_micros(moment: datetime) -> int:

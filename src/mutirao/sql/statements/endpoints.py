@@ -187,7 +187,7 @@ def _listed(text: str) -> tuple[Any, ...]:
 
 
 def read(conn: Connection, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
-    """Return these endpoints with their secrets, for whoever sends. A single statement."""
+    """Return these endpoints with their secrets, for the worker that sends. A single statement."""
     among = dialect_of(conn.dialect).among(endpoint.c.id, list(ids))
     rows = conn.execute(select(*(endpoint.c[name] for name in _FIELDS)).where(among))
     return [_from_row(row._asdict()) for row in rows]
@@ -198,7 +198,7 @@ def _to_row(asked: Endpoint) -> dict[str, Any]:
     return row | {name: _json(row[name]) for name in _JSON}
 
 
-# Errors of a row that somebody has changed by hand.
+# Errors of a row that was changed by hand.
 _BY_HAND = (MutiraoError, row_json.UnreadableRow, TypeError, ValueError, AttributeError)
 
 

@@ -135,7 +135,7 @@ def prune_said(conn: Connection, before: ColumnElement[datetime], limit: int) ->
     is_old = said_last.c.said_at < before
     old = select(said_last.c.about).where(is_old).order_by(said_last.c.said_at).limit(limit)
     which = dialect_of(conn.dialect).among(said_last.c.about, conn.scalars(old).all())
-    # It may have been said anew meanwhile.
+    # It may have been set again meanwhile.
     return conn.execute(delete(said_last).where(which, is_old)).rowcount
 
 

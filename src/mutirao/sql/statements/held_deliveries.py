@@ -42,7 +42,7 @@ def _holding(kind: str, key: str) -> Any:
 def _moved(mine: Sequence[Any]) -> Select[Any]:
     """Return the jobs that are not in their places, each with the time of its place.
 
-    Of one endpoint and priority the times stay the same: they are dealt out anew.
+    Of one endpoint and priority the times stay the same: they are dealt out again.
     """
     there, job = _ranked(mine).subquery(), _ranked(mine).subquery()
     same = [there.c[name] == job.c[name] for name in ("priority", "fairness")]

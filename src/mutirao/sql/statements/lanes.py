@@ -12,7 +12,7 @@ MANY_LANES = 10_000
 
 
 def findings(conn: Connection) -> Iterator[Finding]:
-    """Count the lanes that have waiting jobs; nothing is said where they are few."""
+    """Count the lanes that have waiting jobs; no finding where they are few."""
     found = len(kinds.through(conn, dialect_of(conn.dialect).rules.lanes(None, None)))
     if found > MANY_LANES:
         yield Finding(

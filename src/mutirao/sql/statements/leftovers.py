@@ -207,7 +207,7 @@ LEFTOVERS = (
         and_(~_is_known(key.c.job), ~_is_live(key.c.job), ~_is_live(key.c.after)),
         _removed(key, key.c.job),
     ),
-    # As long as somebody is ahead, the next one with its key learns of that one from this row.
+    # As long as another job is ahead, the next one with its key learns of that one from this row.
     Leftover(
         "rows of jobs that waited for another one of their key and have ended",
         *(supersede_wait, supersede_wait.c.job),

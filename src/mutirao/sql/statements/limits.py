@@ -103,7 +103,7 @@ def is_paused() -> ColumnElement[bool]:
 
 
 def _origin(said: str) -> LimitOrigin:
-    """Return who made a limit: a command, if somebody wrote something else into the row."""
+    """Return who made a limit: a command, if another program wrote something else into the row."""
     return LimitOrigin(said) if said in [*LimitOrigin] else LimitOrigin.COMMAND
 
 
@@ -116,7 +116,7 @@ def cancelled(
 
 
 def doubt(conn: Connection, name: str, keys: Collection[str]) -> None:
-    """Begin with few again, for each of these values. Whoever does so keeps claims out."""
+    """Begin with few again, for each of these values. The caller keeps claims out."""
     hold(conn)
     conn.execute(
         update(counter)
@@ -153,7 +153,7 @@ def _change(
 ) -> None:
     same_counters = before.covers == after.covers
     if not same_counters:
-        # Not steps that wait at gates: those belong to whoever has their graphs.
+        # Not steps that wait at gates: those belong to the transaction that has their graphs.
         touched = or_(live.c.worker.is_not(None), live.c.id.in_(select(parked.c.job)))
         ids = conn.scalars(select(live.c.id).where(touched)).all()
         held = dialect.hold_live(live.c.id, ids=ids)

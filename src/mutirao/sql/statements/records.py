@@ -236,5 +236,5 @@ def to_worker(row: Any) -> WorkerRecord:
 
 
 def _names(listed: Any) -> tuple[str, ...]:
-    """Return the names in a list of a row; as text what somebody has written otherwise."""
+    """Return the names in a list of a row; as text where another program wrote something else."""
     return tuple(map(str, listed)) if isinstance(listed, list) else (str(listed),)

@@ -69,7 +69,8 @@ def endings(conn: Connection, jobs: Sequence[int]) -> list[Ending]:
 
 def await_ends(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:
     """Request a notification when one of these jobs ends, if that must be requested."""
-    # In one order: who inserts a row that somebody else has just inserted waits for that one.
+    # In one order: a transaction that inserts a row which another has just inserted waits for that
+    # one.
     which = dialect_of(conn.dialect).among(live.c.id, jobs)
     unfinished = select(live.c.id).where(which).order_by(live.c.id)
     conn.execute(dialect.insert_unless_exists(waiter).from_select(["job"], unfinished))

@@ -65,7 +65,8 @@ _STANDS = (
 )  # fmt: skip
 
 # All but the latest jobs of a schedule: older ticks never come again. MySQL deletes by a subquery
-# of the same table only where that stands in another one, which has a LIMIT and so is read first.
+# of the same table only where that stands in another one, which has a LIMIT and is therefore read
+# first.
 _KEPT = (
     select(tick.c.job)
     .where(tick.c.schedule == bindparam("of"))

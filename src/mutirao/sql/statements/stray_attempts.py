@@ -1,4 +1,4 @@
-"""Removes attempts that no run of a job made: somebody wrote them by hand.
+"""Removes attempts that no run of a job made: they were written by hand.
 
 They have the key of a run that is about to be written: its batch would fail for ever.
 """

@@ -1,4 +1,4 @@
-"""Disables subscriptions of which no delivery can be made: somebody has changed their rows.
+"""Disables subscriptions of which no delivery can be made: their rows were changed by hand.
 
 So the others get their deliveries. Nothing is queried unless a fan-out has failed. Synchronous
 functions of a SQLAlchemy `Connection` in a transaction.

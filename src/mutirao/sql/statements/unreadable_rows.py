@@ -1,8 +1,8 @@
 """Marks a job as dead whose row cannot be read; the same on every database.
 
 Synchronous functions of a SQLAlchemy `Connection`; their contracts are in
-`mutirao.ports.unreadable_rows`. They read numbers of `mutirao_live`, and nothing that somebody
-could have written as text.
+`mutirao.ports.unreadable_rows`. They read numbers of `mutirao_live`, and nothing that could
+have been written as text.
 """
 
 from collections.abc import Sequence

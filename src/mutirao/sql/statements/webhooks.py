@@ -83,7 +83,7 @@ def act(
     terms: BreakerTerms,
     now: datetime | None,
 ) -> None:
-    """Open and close breakers, and disable endpoints; judged anew, under the lock."""
+    """Open and close breakers, and disable endpoints; judged again, under the lock."""
     limits.keep_claims_out(conn)
     verdicts = _judged(conn, dialect, judged.tallies, judged.tallies, terms, now)
     for name, verdict in verdicts.items():

@@ -108,7 +108,7 @@ def deployed(conn: Connection, dialect: Dialect, but: str, now: datetime | None)
 
 
 def _names(found: Any) -> tuple[str, ...] | None:
-    """Return the names that a worker's row has; none, if somebody has written otherwise."""
+    """Return the names that a worker's row has; none, if another program wrote something else."""
     if found is None:
         return None
     return tuple(each for each in found if isinstance(each, str)) if type(found) is list else ()

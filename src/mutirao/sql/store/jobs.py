@@ -59,7 +59,7 @@ from mutirao.sql.store.webhooks import SqlWebhooks
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
-# So many are counted whenever somebody asks: 25 ms. More are counted now and then.
+# So many are counted at each question: 25 ms. More are counted now and then.
 MAX_LIVE_JOBS_COUNTED = 100_000
 # For a worker's first call, which loads the driver and connects; it holds no jobs yet.
 FIRST_CALL_TIMEOUT = 30.0
@@ -133,7 +133,7 @@ class SqlStore(
         return self._dialect.notifier(self.engines.place())
 
     def ends_notifier(self) -> Notifier | None:
-        """Return the notifier of the ends of jobs that somebody waits for, or None."""
+        """Return the notifier of the ends of jobs that a program waits for, or None."""
         return self._dialect.ends_notifier(self.engines.place())
 
     def cut(self) -> None:

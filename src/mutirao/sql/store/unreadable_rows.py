@@ -56,7 +56,7 @@ class SqlSifting(Applying):
     async def _history_of(
         self, write: Callable[[], Awaitable[T]], jobs: Collection[int] | None
     ) -> T:
-        """Write history; once more, if what somebody wrote by hand stood in the way."""
+        """Write history; once more, if what was written by hand stood in the way."""
         try:
             return await write()
         except StoreRefused:

@@ -1,7 +1,7 @@
 """The conversion of values to JSON and back, by annotation: msgspec's, and pydantic's for models.
 
 msgspec reads one class that it does not know by a hook, but no union of several. A type that
-pydantic must read as a whole is therefore replaced by a `StandIn`, and so is a dataclass or Struct
+pydantic must read as a whole is therefore replaced by a `StandIn`, as is a dataclass or Struct
 with such a field.
 """
 

@@ -53,11 +53,11 @@ class SubscriptionTerms(TypedDict, total=False):
         filter: fields of what is published, by name (with dots between the names on the way into
             objects), each with the value that it equals, `{"in": [values]}` or `{"exists": True}`
             (or False). All of them have to be so.
-        key: a field of what is published (likewise): of deliveries with the same value in it one
+        key: a field of what is published: of deliveries with the same value in it one
             waits at most, or runs, as the options of a key say (`on_conflict`, `unique_for`,
             `debounce_limit`; `scope` is the subscription's own unless given). Where it is missing
             or null there is no key.
-        order_by: a field of what is published (likewise): deliveries with the same value in it run
+        order_by: a field of what is published: deliveries with the same value in it run
             one after another, in the order of the publications. Where it is missing or null there
             is no order.
         when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after

@@ -1,6 +1,6 @@
 """A dashboard as Grafana reads it: rows of panels, each with its queries.
 
-The names of the JSON are Grafana's (schema 39). What is said here is little, so that it holds for
+The names of the JSON are Grafana's (schema 39). The JSON has little, so that it holds for
 several versions: Grafana fills in the rest.
 """
 

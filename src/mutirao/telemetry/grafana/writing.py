@@ -1,4 +1,4 @@
-"""The files of `mutirao grafana`, written where somebody asks for them, to be imported."""
+"""The files of `mutirao grafana`, written to a given directory, to be imported."""
 
 import json
 from importlib.resources import files

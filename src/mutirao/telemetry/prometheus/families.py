@@ -1,4 +1,4 @@
-"""Series of numbers, as we keep them, and the families that Prometheus is told.
+"""Series of numbers, as we keep them, and the families that Prometheus gets.
 
 Plain numbers in dictionaries, which the event loop of a worker alone changes, and which a scrape
 reads: a thousand attempts are added up in about a millisecond, and no lock is taken for one. The

@@ -86,7 +86,7 @@ class HttpServer:
 
 
 def _run(server: "_PortServer", ends: socket.socket) -> None:
-    """Answer whoever connects, until the other side of `ends` is closed."""
+    """Answer each client, until the other side of `ends` is closed."""
     with selectors.DefaultSelector() as selector, server, ends:
         selector.register(server, selectors.EVENT_READ)
         selector.register(ends, selectors.EVENT_READ)
@@ -98,7 +98,7 @@ class _PortServer(socketserver.ThreadingTCPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
-    timeout = 0.0  # of `handle_request`, which is called once somebody has connected
+    timeout = 0.0  # of `handle_request`, which is called once a client has connected
     answers: Answers
 
     def __init__(self, family: socket.AddressFamily, address: Any) -> None:
@@ -133,7 +133,7 @@ class _PortServer(socketserver.ThreadingTCPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log what nobody has foreseen; whoever scrapes may leave at any time."""
+        """Log what nobody has foreseen; a client may leave at any time."""
         log.debug("a scrape failed", exc_info=True)
 
 

@@ -1,6 +1,6 @@
 """What the store holds, for Prometheus: read once for a fleet, and kept for some seconds.
 
-Depths, ages and lags are the same whoever asks. Where each worker counted them, counting took more
+Depths, ages and lags are the same the caller. Where each worker counted them, counting took more
 of the database's time than the work: so one process asks, what is added up already, and at most for
 a tenth of the time.
 """

@@ -10,6 +10,6 @@ def scraped(registry: CollectorRegistry, accept: str) -> PortReply:
     """Return what a registry says, as Prometheus's text, or as OpenMetrics if that is accepted."""
     try:
         encode, content_type = choose_encoder(accept)
-    except (TypeError, ValueError):  # whoever asks may have written anything there
+    except (TypeError, ValueError):  # the caller may have written anything there
         encode, content_type = choose_encoder("")
     return PortReply(200, content_type, encode(registry))

@@ -75,7 +75,7 @@ class WorkerMetrics(Collector):
         self._worker: MeasuredWorker | None = None
         self._queues, self._tasks = SeriesNames(MOST_QUEUES), SeriesNames(MOST_TASKS)
         self._attempts: dict[Labels, _Series] = {}
-        # The same, by what an attempt is told by; of what has series of its own.
+        # The same, by the labels of an attempt; of what has series of its own.
         self._series: dict[tuple[str, str, OutcomeKind], _Series] = {}
         self._waits_of: dict[str, Distribution] = {}
         self._durations: dict[Labels, Distribution] = {}

@@ -333,7 +333,7 @@ class RabbitConsumer:
                 del self._held[tag]
             if self._large in done:
                 await self._let_next_large_come()
-        except FAILURES as error:  # they come again: they are as good as lost
+        except FAILURES as error:  # they come again: they are lost to us
             raise_if_other(error)
             self._break(self._links.translated(error))
 

@@ -60,7 +60,7 @@ def _smaller(topology: Topology, queue: str, message: Arrived, bury: Bury) -> It
 
 
 def not_mine(tag: object) -> DeliveryLost:
-    """Return what is said of a delivery that a consumer does not hold."""
+    """Return what the log says of a delivery that a consumer does not hold."""
     return DeliveryLost(f"delivery {tag} is not this consumer's any more")
 
 

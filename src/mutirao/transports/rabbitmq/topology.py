@@ -98,7 +98,7 @@ class Topology:
 
     @property
     def events(self) -> str:
-        """The name of the exchange that leads to whoever listens to events."""
+        """The name of the exchange that leads to the listeners to events."""
         return f"{self.prefix}-events"
 
     @property

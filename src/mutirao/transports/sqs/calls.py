@@ -177,7 +177,7 @@ class SqsCalls:
             client.close()
 
 
-_OF_ONE = (Meaning.LOST, Meaning.CAPPED, Meaning.REFUSED)  # what is said of one message
+_OF_ONE = (Meaning.LOST, Meaning.CAPPED, Meaning.REFUSED)  # what is logged of one message
 
 
 class _explained:  # noqa: N801 (stands in a `with`, as a function would)

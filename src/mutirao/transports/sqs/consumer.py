@@ -124,7 +124,7 @@ class SqsConsumer:
         """Return leases of what was received and is to be worked on now.
 
         A message whose arguments cannot be read from S3 now comes again when its visibility ends,
-        and so do those behind it in its group.
+        and those behind it, too in its group.
         """
         new, left = list[Lease](), dict[str, TransportUnavailable]()
         for raw in found:

@@ -30,7 +30,7 @@ CALL_LIMIT = 30.0  # seconds after which an extension must have answered
 class Timing(NamedTuple):
     """The monotonic time in seconds, what waits for so many, and who beats.
 
-    `threaded` False: no thread does, but whoever calls `LeaseHeartbeat.turn`.
+    `threaded` False: no thread does, but the caller of `LeaseHeartbeat.turn`.
     """
 
     clock: Callable[[], float] = monotonic
@@ -238,6 +238,6 @@ class LeaseHeartbeat:
 
     def _lose(self, lease: Lease, why: str) -> None:
         lease.lost = why
-        if not lease.settling:  # otherwise whoever settles it finds out
+        if not lease.settling:  # otherwise the settling call finds out
             Note.LOST(lease.name, lease.queue.name, why)
             lease.on_lost(lease)

@@ -11,7 +11,7 @@ log = logging.getLogger("mutirao.sqs")
 
 
 class Note(Enum):
-    """What is told of a message, to be called with its id, its queue and what else the line has.
+    """A line of the log about a message, called with its id, its queue and other fields.
 
     The id is the message's own, or what SQS calls it where it cannot be read.
     """
@@ -33,7 +33,7 @@ class Note(Enum):
 
 
 class QueueNote(Enum):
-    """What is told of a queue, to be called with it and what else the line has."""
+    """A line of the log about a queue, called with it and other fields."""
 
     BROKEN = logging.ERROR, "%s is paused, and tried again until it goes on: %s"
     PAUSED = WARNING, "%s is paused, and tried again until it goes on: %s"
@@ -53,5 +53,5 @@ class QueueNote(Enum):
 
 
 def paused(queue: str, why: TransportError) -> None:
-    """Tell that a queue is not received from for a while; an error is for people to mend."""
+    """Tell that a queue is not received from for a while; an error is for people to repair."""
     (QueueNote.BROKEN if is_for_people(why) else QueueNote.PAUSED)(queue, why)

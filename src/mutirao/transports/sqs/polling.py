@@ -19,7 +19,7 @@ from mutirao.transports.sqs.failures import Raised, code_of, explain
 from mutirao.transports.sqs.logs import QueueNote, log, paused
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
-REPEAT_EVERY = 60.0  # seconds after which a failure that people have to mend is logged again
+REPEAT_EVERY = 60.0  # seconds after which a failure that people have to repair is logged again
 TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for what the last answer brings
 
 

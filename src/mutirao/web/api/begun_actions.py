@@ -1,7 +1,7 @@
 """The beginning of an action on many jobs, of the API and of pages: it goes on behind these.
 
-By a filter, the number has to be what somebody saw. Whoever begins it learns its end, if that comes
-soon, or else its id.
+By a filter, the number has to be what the caller saw. The caller that begins it learns its end, if
+that comes soon, or else its id.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from mutirao.web.background import Background
 MOST_EXPECTED = 1_000_000  # jobs of an action by a filter
 MOST_TOLD = 10_000  # jobs that are counted where another number was expected
 MOST_WINDOWS = 500  # of 20,000 jobs each, that are looked at for the number of an action
-PATIENCE = 1.0  # seconds in which whoever asked waits for the end
+PATIENCE = 1.0  # seconds in which the caller waits for the end
 
 Progress = Callable[[int, Came], object]
 Run = Callable[[Progress], Awaitable[AuditRecord]]
@@ -43,7 +43,7 @@ async def check_expected(reading: Reading, which: Filter, expected: int) -> None
 async def begin(background: Background, run: Run) -> AuditRecord | int:
     """Begin an action; return what the audit has of it, or its id if it goes on; raise its error.
 
-    It goes on whatever becomes of whoever asked.
+    It goes on whatever becomes of the caller.
     """
     begun, ended, ids = asyncio.Event(), asyncio.Event(), set[int]()
     came: list[AuditRecord | Exception] = []

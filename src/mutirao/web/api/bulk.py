@@ -228,7 +228,7 @@ async def _which(call: ApiCall, body: ActionBody) -> tuple[Filter | None, tuple[
 
 
 async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
-    """Return those of these jobs that whoever acts may see."""
+    """Return those of these jobs that the caller may see."""
     if not call.access.only:
         return ids
     wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
@@ -239,7 +239,7 @@ async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _that_it_can_reach(which: Filter, kind: ActionKind) -> Filter:
-    """Return a filter of dead jobs only, where none of the states is said that are redriven."""
+    """Return a filter of dead jobs only, where none of the states is given that are redriven."""
     said = any(each.qualifier == "state" for each in which.terms)
     if kind is ActionKind.REDRIVE and not said:
         return which.having("state", JobState.DEAD)

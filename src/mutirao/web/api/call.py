@@ -35,7 +35,7 @@ class ApiCall:
     """One request.
 
     Parameters:
-        access: what whoever asks may do.
+        access: what the caller may do.
     """
 
     def __init__(self, site: "Site", request: Request) -> None:
@@ -72,12 +72,12 @@ class ApiCall:
         """Return a filter with the one that the access has.
 
         Raises:
-            InvalidFilter: it is none, or asks for what whoever asks may not see.
+            InvalidFilter: it is none, or asks for what the caller may not see.
         """
         return asked(self.access, text, self.site.blanking) + parse(self.access.only)
 
     async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something to what is no job; the audit knows that whoever asks did it."""
+        """Do something to what is no job; the audit knows that the caller did it."""
         return await self.client.actions.anote(acting(self.access), about, work)
 
     def url(self, path: str) -> str:

@@ -1,6 +1,6 @@
 """Enqueue a job, checked like a call in code; safe to repeat with an `Idempotency-Key`.
 
-The key of the header becomes the unique key of the job, in a scope of whoever asks, for a day. A
+The key of the header becomes the unique key of the job, in a scope of the caller, for a day. A
 digest of the body stands in the job's metadata: a repetition with another body is refused.
 """
 

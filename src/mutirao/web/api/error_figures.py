@@ -17,7 +17,7 @@ from mutirao.web.api.values import copied
 class ErrorGroup(msgspec.Struct, kw_only=True):
     """Attempts of a task that have failed alike.
 
-    `filter` finds the jobs whose last error it is. It and `message` are null where whoever asks may
+    `filter` finds the jobs whose last error it is. It and `message` are null where the caller may
     see no texts of errors.
     """
 

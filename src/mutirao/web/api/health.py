@@ -1,6 +1,6 @@
 """Whether the program answers, and whether it can work: for what starts and restarts it.
 
-Nobody has to say who they are, and nobody is told more than yes or no.
+No caller has to sign in, and none learns more than yes or no.
 """
 
 from typing import TYPE_CHECKING
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mutirao.web.site import Site
 
 LIVE, READY = "/livez", "/readyz"
-FRESH_FOR = 1.0  # seconds; whoever asks more often asks the database no more
+FRESH_FOR = 1.0  # seconds; the caller more often asks the database no more
 
 
 async def live(request: Request) -> Response:

@@ -42,8 +42,8 @@ class JobAnswer(msgspec.Struct, kw_only=True):
     """A job. `run_at` is null while it waits for another job.
 
     `redacted`: whether arguments, metadata, results, the key and texts of errors are left out, as
-    whoever asks may not see them. `graph`, `redrive_of` and `on_dead_of` are null to whoever sees
-    only some jobs.
+    the caller may not see them. `graph`, `redrive_of` and `on_dead_of` are null to a caller
+    that sees only some jobs.
     """
 
     id: IdText
@@ -167,7 +167,7 @@ async def count_jobs(call: ApiCall) -> Answered:
 
 
 async def explain_job(call: ApiCall) -> Answered:
-    """Answer why a job is not running, if whoever asks may see it."""
+    """Answer why a job is not running, if the caller may see it."""
     id = call.id()
     await _check_visible(call, id)
     found = await call.client.reading.awhy(id)
@@ -180,7 +180,7 @@ def _reason(call: ApiCall, each: Reason) -> str:
 
 
 async def show_job(call: ApiCall) -> Answered:
-    """Answer a job with its attempts, if whoever asks may see it."""
+    """Answer a job with its attempts, if the caller may see it."""
     id = call.id()
     await _check_visible(call, id)
     job = await call.client.ajob(id)
@@ -198,7 +198,7 @@ async def show_job(call: ApiCall) -> Answered:
 
 
 async def _check_visible(call: ApiCall, id: int) -> None:
-    """Raise UnknownJob if there is no such job that whoever asks may see."""
+    """Raise UnknownJob if there is no such job that the caller may see."""
     if call.access.only:
         visible = replace(call.filter("").at(call.now, limit=1), ids=(id,))
         if not await call.client.store.jobs(visible):
@@ -206,7 +206,7 @@ async def _check_visible(call: ApiCall, id: int) -> None:
 
 
 def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
-    """Return a job of a list as whoever asks may see it; a long error is cut."""
+    """Return a job of a list as the caller may see it; a long error is cut."""
     fields = _fields(_Shown(call, LIST_ITEMS, LIST_CHARACTERS), job)
     error = fields.pop("error")
     if error is not None and len(error) > LONGEST_ERROR:
@@ -215,7 +215,7 @@ def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
 
 
 class _Shown:
-    """What whoever asks sees of what jobs carry."""
+    """What the caller sees of what jobs carry."""
 
     def __init__(
         self, call: ApiCall, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS

@@ -17,7 +17,7 @@ class LimitAnswer(msgspec.Struct, kw_only=True):
     """A limit and its use, for one value of the argument that it counts by.
 
     `running` jobs of at most `most`, and `parked` ones that wait for it. `key` is left out where
-    whoever asks may see no arguments.
+    the caller may see no arguments.
     """
 
     name: str

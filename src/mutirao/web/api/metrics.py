@@ -1,6 +1,6 @@
 """What the store holds, for Prometheus, from the process of the dashboard: `/metrics`.
 
-It is asked as the API is: whoever may see all jobs may scrape it, by the token of a program.
+It is asked as the API is: a client that may see all jobs may scrape it, by the token of a program.
 """
 
 from typing import TYPE_CHECKING

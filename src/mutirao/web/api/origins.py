@@ -21,7 +21,7 @@ class HostRules(GateRules):
 
 
 def check_origin(request: Request, rules: GateRules) -> None:
-    """Raise Conflict if a page of somebody else may have sent this."""
+    """Raise Conflict if a page of another site may have sent this."""
     if _has_token_alone(request.headers) or _is_of_program(request.headers):
         return
     if rules.refusal("POST", request.url.scheme, request.headers) is not None:

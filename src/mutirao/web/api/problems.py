@@ -1,6 +1,6 @@
 """Refusals and failures as RFC 9457 has them: `application/problem+json`.
 
-`type` names the class of the error, by which a program tells them apart; `detail` is for people.
+`type` names the class of the error, by which a program distinguishes them; `detail` is for people.
 What nobody has foreseen has no detail, and is in the log of the program.
 """
 
@@ -99,7 +99,7 @@ def plain(status: int, detail: str = "") -> Problem:
 
 
 def problem_of(error: Exception, blanking: Blanking) -> Problem:
-    """Return what an error is to whoever has asked; secrets in its text are blanked."""
+    """Return what an error is for the caller; secrets in its text are blanked."""
     match error:
         case HTTPException():
             return plain(error.status_code)

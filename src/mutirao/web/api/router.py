@@ -34,7 +34,7 @@ class Api:
     """The API of a dashboard.
 
     Parameters:
-        access: says of each request what whoever sends it may do.
+        access: says of each request what its sender may do.
         rules: of the pages; by which names it may be asked.
         operations: those that there are.
         measured: whether Prometheus is told what the database holds.
@@ -50,7 +50,7 @@ class Api:
         inner.router.redirect_slashes = False
         self._rules = rules
         self._guarded = Gate(inner, HostRules(hosts=rules.hosts), self._refuse)
-        # Probes ask by whichever address they have; what they are told is nobody's secret.
+        # Probes ask by whichever address they have; what they learn is no secret.
         self._probed = Gate(inner, HostRules(), self._refuse)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -152,7 +152,7 @@ def _encoded(value: Any) -> bytes:
 
 
 def _tagged(request: Request, response: Response) -> Response:
-    """Return an answer with its ETag, or without its body to whoever knows it."""
+    """Return an answer with its ETag, or without its body to a client that knows it."""
     tag = f'"{hashlib.sha256(bytes(response.body)).hexdigest()[:32]}"'
     headers = {"etag": tag, "cache-control": "private, no-cache"}
     known = {

@@ -1,4 +1,4 @@
-"""Commands on jobs that were chosen: those that whoever gives them may see, and no others."""
+"""Commands on jobs that were chosen: those that their sender may see, and no others."""
 
 import json
 from collections.abc import Awaitable, Callable, Mapping
@@ -48,7 +48,7 @@ def new_values(call: PageCall, form: Fields) -> Change | Notice:
     if priority := form.text("priority", 10):
         new["priority"] = _whole(priority)
     if queue := form.text("queue", 200):
-        if call.access.only:  # it would go where whoever acts may not reach
+        if call.access.only:  # it would go where the caller may not reach
             return Notice("failed.other_queue")
         new["queue"] = queue
     if delay := form.text("delay", 20):
@@ -67,7 +67,7 @@ def _whole(text: str) -> int:
 
 
 def _chosen(call: PageCall, form: Fields) -> JobFilter:
-    """Return the jobs that were chosen, of those that whoever acts may see."""
+    """Return the jobs that were chosen, of those that the caller may see."""
     ids = form.ids()
     if not ids:
         raise Misread("refused.no_ids")

@@ -1,7 +1,7 @@
 """A graph as boxes and lines: each step stands right of all that it comes after.
 
 Steps of one column are ordered by where those stand that they come after, so that few lines cross.
-What comes after steps that are not shown, or after itself in a row that somebody wrote, stands all
+What comes after steps that are not shown, or after itself in a row written by hand, stands all
 the same.
 """
 

@@ -82,7 +82,7 @@ async def _soon(answer: Awaitable[T]) -> T:
 
 
 def _shown(call: PageCall, dead: DeadMessage) -> str:
-    """Return the body of a dead message in a line, as whoever asks may see it."""
+    """Return the body of a dead message in a line, as the caller may see it."""
     if not call.access.contents:
         return BLANK
     text = dead.raw[:LONGEST_READ].decode(errors="backslashreplace")

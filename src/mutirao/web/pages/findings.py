@@ -2,6 +2,7 @@
 
 from starlette.responses import Response
 
+from mutirao.model.finding_texts.translation import translated
 from mutirao.model.findings import Level
 from mutirao.web.page import SitePage
 from mutirao.web.page_call import PageCall
@@ -15,7 +16,8 @@ async def show(call: PageCall) -> Response:
     """Show what an examination has found; problems come first."""
     readings = call.site.readings
     findings = await readings.soon("findings", call.client.aexamine, FRESH_FOR, WITHIN)
-    shown = sorted(findings or (), key=lambda each: _ORDER[each.level])
+    said = [translated(each, call.language.code) for each in findings or ()]
+    shown = sorted(said, key=lambda each: _ORDER[each.level])
     return call.page(
         "findings.html", findings=shown, under_way=findings is None, age=readings.age("findings"),
         standalone=not call.client.tasks,

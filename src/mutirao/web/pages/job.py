@@ -32,7 +32,7 @@ class Execution:
 
 
 async def show(call: PageCall) -> Response:
-    """Show a job, if whoever asks may see it."""
+    """Show a job, if the caller may see it."""
     job = await _seen(call, id_in(call.request.path_params["id"]))
     contents, blanking = call.access.contents, call.site.blanking
 
@@ -64,7 +64,7 @@ async def show(call: PageCall) -> Response:
 
 
 async def _seen(call: PageCall, id: int) -> JobRecord:
-    """Return a job; raise UnknownJob if there is none that whoever asks may see."""
+    """Return a job; raise UnknownJob if there is none that the caller may see."""
     if call.access.only:
         only = replace(parse(call.access.only).at(call.now, limit=1), ids=(id,))
         if not await call.client.store.jobs(only):

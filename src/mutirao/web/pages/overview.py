@@ -20,7 +20,7 @@ _HOUR, _MINUTE = timedelta(hours=1), timedelta(minutes=1)
 
 
 async def show(call: PageCall) -> Response:
-    """Show the overview; to whoever sees only some jobs, those."""
+    """Show the overview; to a caller that sees only some jobs, those."""
     if call.access.only:
         return call.back(call.url("jobs"))
     readings, client = call.site.readings, call.client

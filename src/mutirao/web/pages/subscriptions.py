@@ -1,4 +1,4 @@
-"""Topics: who is told of what is published, and how far behind each is."""
+"""Topics: which subscriptions receive what is published, and how far behind each is."""
 
 from starlette.responses import Response
 

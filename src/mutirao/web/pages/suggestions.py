@@ -1,6 +1,6 @@
 """What may be meant by a filter that is being typed; scripts ask for it, as JSON.
 
-Names of queues, tasks and classes of errors are told only to who sees all jobs.
+Names of queues, tasks and classes of errors are shown only to callers that see all jobs.
 """
 
 from dataclasses import asdict

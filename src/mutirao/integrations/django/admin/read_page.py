@@ -77,7 +77,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         return False
 
     def may(self, request: Any, action: str) -> bool:
-        """Return whether whoever asks has a permission on this model."""
+        """Return whether the caller has a permission on this model."""
         return bool(request.user.has_perm(f"mutirao.{action}_{self.opts.model_name}"))
 
     @outside_requests_transaction
@@ -97,7 +97,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
 
         Parameters:
             command: what the audit calls it.
-            done: what is told of their number.
+            done: their number, as shown.
         """
         count = 0
         for row in queryset:

@@ -86,7 +86,7 @@ _COUNT_RETRY = "UPDATE mutirao_lock SET retries = retries + 1 WHERE name = 'retr
 
 
 class MariaDB(Dialect):
-    """MariaDB 10.6 and later, by the names that SQLAlchemy has for it. Whoever waits polls."""
+    """MariaDB 10.6 and later, by the names that SQLAlchemy has for it. A waiting worker polls."""
 
     name = "mysql"
     connecting = CONNECTING

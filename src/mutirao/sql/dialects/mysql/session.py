@@ -51,7 +51,7 @@ def _set(values: Mapping[str, str | int]) -> str:
 
 
 # REPEATABLE READ would lock the gaps between rows. Each name of a character set that a driver gives
-# may be left unheard by a server (`skip-character-set-client-handshake`), so it is said, too.
+# may be left unheard by a server (`skip-character-set-client-handshake`), so it is set, too.
 SETTING = (
     "SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED, READ WRITE",
     f"SET SESSION {_set(_BOTH)}"
@@ -93,7 +93,7 @@ def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
 
 
 def _normal(value: str | int) -> object:
-    """Return a value in one form: what was said, and what a server shows of it."""
+    """Return a value in one form: what was set, and what a server shows of it."""
     if value in ("ON", "OFF"):
         return float(value == "ON")
     try:
@@ -106,8 +106,8 @@ def set_up(connection: Any) -> None:
     """Set a new session up; `connection` is one of any driver.
 
     Raises:
-        ConfigurationError: it was opened with another character set than utf8mb4, which whoever
-            opened it has to say.
+        ConfigurationError: it was opened with another character set than utf8mb4, which the
+            program that opened it has to set.
     """
     driver = getattr(connection, "driver_connection", connection)
     encoding = getattr(driver, "encoding", _UTF8)

@@ -21,7 +21,7 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 LATE_AFTER = 45 * MICROS_PER_SECOND  # of an attempt that may come late; that of `hours` is longer
 
 # Only MariaDB reads the text in /*M! … */. Where an INSERT returns nothing, its numbers
-# follow each other: InnoDB reserves those of a statement whose rows are counted beforehand at once.
+# follow each other: InnoDB reserves those of a statement whose rows are counted, all at once.
 _RETURNING = " /*M! RETURNING id */"
 _LAST = "SELECT last_insert_id()"
 _FIRST = f"{_LAST}, @@auto_increment_increment"
@@ -66,7 +66,7 @@ _PLACED = f"""
 UPDATE {_IDS} STRAIGHT_JOIN mutirao_job j FORCE INDEX (PRIMARY) ON j.id = ids.id
 SET j.unplaced = NULL
 """  # noqa: S608 (constants)
-# Those of them whose task has a supersede rule: parked until somebody has asked it.
+# Those of them whose task has a supersede rule: parked until a program has asked it.
 _NOTE_UNJUDGED = """
 INSERT INTO mutirao_unjudged (job, scope, task, queue, `key`)
 SELECT j.id, coalesce(t.scope, ''), if(t.scope IS NULL, j.task, ''),
@@ -269,7 +269,7 @@ class MysqlWords(Words):
         yield execute_many(sql, [(job, *zero) for job in sorted(map(int, jobs))])
 
     def keep_limits(self) -> Query[None]:
-        """Share the lock that whoever changes limits has alone."""
+        """Share the lock that a caller that changes limits has alone."""
         yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE", answers=False)
 
     def closed(self, until: int, latest: int) -> Query[int]:

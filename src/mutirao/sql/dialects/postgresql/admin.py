@@ -54,7 +54,7 @@ class PostgresqlAdmin(Admin):
         connection.execute(_SET_PATH, {"path": path})
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
-        """Make the schema where it is missing: whoever may create in it need not make it."""
+        """Make the schema where it is missing: a user that may create in it need not make it."""
         if (reason := sets.schema_refusal(schema)) is not None:
             raise ConfigurationError(reason)
         there = connection is not None and connection.scalar(_THERE, {"name": schema})

@@ -102,7 +102,7 @@ def _each(text: str, *on: str) -> dict[str, str]:
     return dict.fromkeys(on, text)
 
 
-# Not the arguments of others' jobs: whoever enqueues reads of them what the new row came to.
+# Not the arguments of others' jobs: a caller that enqueues reads of them what the new row came to.
 _ENQUEUE = {
     "mutirao_job": "SELECT (id, priority, queue, run_at), INSERT",
     "mutirao_live": "SELECT (queue), INSERT",

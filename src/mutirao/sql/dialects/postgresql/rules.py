@@ -185,7 +185,7 @@ class PostgresqlRules(Rules):
         yield Execute(statements.COUNT_BACKLOG, (most, now))
 
     def open_limit(self, name: str, now: datetime | None) -> Query[bool]:
-        """Count the running jobs that a new limit covers; whoever has one is waited for."""
+        """Count the running jobs that a new limit covers; a worker that has one is waited for."""
         yield Execute(statements.OPEN_LIMIT, (name, now))
         return False
 

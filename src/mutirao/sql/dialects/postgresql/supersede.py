@@ -14,7 +14,7 @@ from mutirao.sql.rules.supersede import UNJUDGED
 _LAST = "SELECT * FROM mutirao_lock_supersede_last(%s::text, %s::text, %s::text, %s::text)"
 _DONE = DONE.format("d.args::text").replace("?", "%s")
 _UNJUDGED = UNJUDGED.format("j.args::text").replace("?", "%s")
-# Nothing if somebody else has judged it meanwhile; NULL if it was cancelled.
+# Nothing if another program has judged it meanwhile; NULL if it was cancelled.
 _TAKE = """DELETE FROM mutirao_unjudged u WHERE u.job = %s::bigint
 RETURNING (SELECT l.id FROM mutirao_live l WHERE l.id = u.job)"""
 _PLACE_JUDGED = """SELECT mutirao_place_judged(

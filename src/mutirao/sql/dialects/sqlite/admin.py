@@ -53,7 +53,7 @@ class SqliteAdmin(Admin):
 
     @contextmanager
     def migrating_within(self, connection: Connection) -> Iterator[None]:
-        """Take the write lock by writing first: whoever has read before may not get it any more."""
+        """Take the write lock by writing first: after a read it may be refused."""
         connection.exec_driver_sql(_TRUSTED)
         connection.exec_driver_sql("CREATE TABLE mutirao_migrating (one)")
         connection.exec_driver_sql("DROP TABLE mutirao_migrating")

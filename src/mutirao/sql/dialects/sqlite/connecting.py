@@ -88,7 +88,7 @@ def _spare_commits(dialect: Any) -> None:
 
 
 def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
-    """Open the file anew when another one is under its name: what the old one gets is lost.
+    """Open the file again when another one is under its name: what the old one gets is lost.
 
     Where it is `named`, and no URI, only who migrates may make it.
     """

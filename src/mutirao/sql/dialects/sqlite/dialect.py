@@ -44,7 +44,7 @@ _LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'mutirao_job'"
 
 
 class SQLite(Dialect):
-    """SQLite 3.35 and later, in a file. Whoever waits sees that the file has changed."""
+    """SQLite 3.35 and later, in a file. A waiting worker sees that the file has changed."""
 
     name = "sqlite"
     connecting = CONNECTING

@@ -77,7 +77,7 @@ def matching(conn: Connection, which: JobFilter) -> ColumnElement[bool]:
         conditions.append(view.enqueued_at < which.before)
     if which.after is not None:
         conditions.append(view.enqueued_at >= which.after)
-    # States are told above, by options and terms together.
+    # States are distinguished above, by options and terms together.
     said = (each for each in which.terms or () if each.aspect is not Aspect.STATE)
     return and_(True, *conditions, *(_fits(admin, each) for each in said))
 

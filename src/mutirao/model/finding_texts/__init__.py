@@ -1,0 +1,1 @@
+"""The texts of findings in other languages than English."""
