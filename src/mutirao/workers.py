@@ -23,8 +23,8 @@ from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
 from mutirao.model.limits.limits import Rule
 from mutirao.model.schedules.schedule import Schedule
-from mutirao.model.webhooks.endpoints import PROBE_TASK, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.webhook_names import PROBE_TASK, WEBHOOK_TASK
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.announcements import Announces
 from mutirao.ports.measurements import Measurements

@@ -4,13 +4,18 @@ A transport belongs to no event loop: it may be used from several, and has conne
 in each. It is never a store: what it promises is written here, and no more.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mutirao.errors import TransportDenied, TransportError, TransportUnavailable
-from mutirao.model.brokers.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
+from mutirao.model.brokers.message import Delivery
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.message import DeadMessage, Difference, Message, Mode, Settling
 
 OnLost = Callable[[Sequence[Delivery]], None]
 
