@@ -6,10 +6,12 @@ worker without brokers, or of one database, nothing of these.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
@@ -17,7 +19,7 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.errors import ConfigurationError
 from mutirao.hub.protocol import Serves
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
@@ -90,6 +92,23 @@ class Workers:
         """
         self._databases = provider
         return provider
+
+    async def alisted_databases(self) -> dict[str, str] | None:
+        """Return what is listed, as `databases` registers it: by its URL what may be shown of it.
+
+        None: nothing is registered, so there is the application's own database only.
+
+        Raises:
+            ConfigurationError: what is listed is no list of URLs.
+        """
+        if self._databases is None:
+            return None
+        answer = await asyncio.to_thread(self._databases)
+        return named(await answer if isawaitable(answer) else answer)
+
+    def another_database(self, url: str, *, within: float | None = None) -> Store:
+        """Return a handle on one that is listed, with one connection; the caller closes it."""
+        return self._sql_store.elsewhere(url, 1, within=within)
 
     @overload
     def tenant_database(self, resolve: Provider, /) -> Provider: ...
@@ -465,13 +484,8 @@ def _ports(settings: WorkerSettings) -> Iterator[Measurements]:
     """Yield what serves the metrics of a worker, if that is asked for."""
     if settings.metrics_port is None:
         return
-    try:
-        from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
-    except ModuleNotFoundError as missing:
-        raise MissingDriver(
-            f"metrics_port is {settings.metrics_port}, and metrics need {missing.name}, which is"
-            " not installed: run pip install 'mutirao[prometheus]'"
-        ) from missing
+    from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
+
     yield WorkerPort(settings.metrics_host, settings.metrics_port)
 
 

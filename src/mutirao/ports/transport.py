@@ -193,6 +193,17 @@ class Transport(Protocol):
         """
         ...
 
+    async def dead_count(self, queue: str) -> int:
+        """Return how many dead messages of a queue there are, without a look at them.
+
+        It may be some seconds old.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: what keeps them is not there.
+        """
+        ...
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages of a queue, the oldest first. They stay where they are.
 
