@@ -48,7 +48,7 @@ PROCESS = {**SYSTEM, OPERATION: "process", "messaging.operation.type": "process"
 QUEUE, COUNT = "messaging.destination.name", "messaging.batch.message_count"
 ID, TASK = "messaging.message.id", "messaging.mutirao.task"
 ATTEMPT, RUN, OUTCOME = (f"messaging.mutirao.{each}" for each in ("attempt", "run", "outcome"))
-ERROR_TYPE = "error.type"
+SCHEDULE, ERROR_TYPE = "messaging.mutirao.schedule", "error.type"
 _NOTHING = Context()  # in which no span is the current one; never changed
 _FAILED = (OutcomeKind.RETRIED, OutcomeKind.DEAD)
 
@@ -206,6 +206,8 @@ class OpenTelemetry:
             {**alike, ID: str(job.id), ATTEMPT: job.attempt, RUN: job.run},
             links,
         )
+        if job._claim.metadata is not None and (schedule := job.schedule) is not None:
+            span.set_attribute(SCHEDULE, schedule.name)
         context = trace.set_span_in_context(span, parent)
         token = contexts.attach(context)
         hand_trace(partial(self._headers, context))

@@ -96,7 +96,9 @@ class Sentry:
                 "Sentry is installed in this application already; each death would be two events."
                 " Install it once"
             )
-        crons = CheckIns(app.schedules.in_code, self._monitor) if self._crons else None
+        crons = None
+        if self._crons:
+            crons = CheckIns(app.schedules.in_code, app.schedules.alist, self._monitor)
         app.around_enqueue(self.around_enqueue)
         app.around_enqueue_many(self.around_enqueue_many)
         app.around_attempt(partial(self._around_attempt, crons))
