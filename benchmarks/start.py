@@ -78,7 +78,7 @@ class Candidate:
 _WITH_ASYNCIO = "SQLAlchemy connected, asyncio"
 CANDIDATES = (
     Candidate("import sqlalchemy", ("-c", f"import sqlalchemy{_WAIT}"), "ready"),
-    Candidate("import mutirao", ("-c", f"import mutirao{_WAIT}"), "ready"),
+    Candidate("import mutirao", ("-c", f"from mutirao import Mutirao{_WAIT}"), "ready"),
     Candidate("SQLAlchemy connected", ("-c", _BARE), "ready"),
     Candidate(_WITH_ASYNCIO, ("-c", _ASYNCHRONOUS), "ready"),
     Candidate("mutirao worker", ("-m", "mutirao", "worker", "start_shop:app"), None),

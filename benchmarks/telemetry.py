@@ -7,6 +7,7 @@ import urllib.request
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from statistics import median
 from types import MappingProxyType
@@ -31,32 +32,25 @@ class Way(NamedTuple):
     prepare: Callable[[Mutirao], None] | None = None
 
 
-def _trace(app: Mutirao) -> None:
-    """Make spans by the SDK, of all attempts and with measurements; no exporter takes them."""
+def _trace(app: Mutirao, share: float = 1.0, measure: bool = False) -> None:
+    """Make spans by the SDK of this share of attempts; no exporter takes them."""
     from opentelemetry.sdk.metrics import MeterProvider
     from opentelemetry.sdk.trace import TracerProvider
+    from opentelemetry.sdk.trace.sampling import ParentBased, TraceIdRatioBased
 
     from mutirao.telemetry.opentelemetry import OpenTelemetry
 
-    OpenTelemetry(tracer_provider=TracerProvider(), meter_provider=MeterProvider()).install(app)
-
-
-def _trace_some(app: Mutirao) -> None:
-    """Have the SDK sample one in a hundred, as a program with many jobs does."""
-    from opentelemetry.sdk.trace import TracerProvider
-    from opentelemetry.sdk.trace.sampling import TraceIdRatioBased
-
-    from mutirao.telemetry.opentelemetry import OpenTelemetry
-
-    sampled = TracerProvider(sampler=TraceIdRatioBased(0.01))
-    OpenTelemetry(tracer_provider=sampled, measure=False).install(app)
+    spans = TracerProvider(sampler=ParentBased(TraceIdRatioBased(share)))
+    OpenTelemetry(tracer_provider=spans, meter_provider=MeterProvider(), measure=measure).install(
+        app
+    )
 
 
 def _trace_without_sdk(app: Mutirao) -> None:
     """Have the API only, which is what a program has that sets up nothing."""
     from mutirao.telemetry.opentelemetry import OpenTelemetry
 
-    OpenTelemetry().install(app)
+    OpenTelemetry(measure=False).install(app)
 
 
 def _log(app: Mutirao) -> None:
@@ -67,12 +61,13 @@ def _log(app: Mutirao) -> None:
             handler.setStream(Path(os.devnull).open("w", encoding="utf-8"))  # noqa: SIM115
 
 
-def _log_and_trace(app: Mutirao) -> None:
+def _log_and_trace(app: Mutirao, trace: Callable[[Mutirao], None]) -> None:
     _log(app)
-    _trace(app)
+    trace(app)
 
 
 _METRICS = {"metrics_port": PORT}
+_trace_some = partial(_trace, share=0.01)
 WAYS: Mapping[str, Way] = {
     WITHOUT: Way(),
     "metrics": Way(_METRICS),
@@ -81,7 +76,10 @@ WAYS: Mapping[str, Way] = {
     "traces-by-api-alone": Way({}, _trace_without_sdk),
     "traces-sampled": Way({}, _trace_some),
     "traces": Way({}, _trace),
-    "all": Way(_METRICS, _log_and_trace),
+    "traces-and-measurements": Way({}, partial(_trace, measure=True)),
+    "all-by-api-alone": Way(_METRICS, partial(_log_and_trace, trace=_trace_without_sdk)),
+    "all-sampled": Way(_METRICS, partial(_log_and_trace, trace=_trace_some)),
+    "all": Way(_METRICS, partial(_log_and_trace, trace=_trace)),
 }
 
 

@@ -6,27 +6,23 @@ Creating one reads no environment variable and opens no connection; the first us
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from sqlalchemy import URL, Engine
 
 from mutirao.client.broker_publishing import alone, check_task, checked_transports
-from mutirao.client.bulk.actions import Actions
 from mutirao.client.consuming import Consuming
-from mutirao.client.endpoints import Endpoints
 from mutirao.client.events import Listening
 from mutirao.client.graphs import Graphs
-from mutirao.client.hosts import Hosts
 from mutirao.client.inbox import Inboxes
 from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal, blocking
-from mutirao.client.reading import Reading
 from mutirao.client.results import Endings
 from mutirao.client.schedules import Schedules
 from mutirao.client.subscriptions import Subscriptions
-from mutirao.client.transports import examine_transports
 from mutirao.client.waking import Waking
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.model.brokers.foreign import Decode
@@ -44,7 +40,6 @@ from mutirao.sql.connections.tenants import Tenants
 from mutirao.sql.connections.urls import shown
 from mutirao.sql.registry import dialect_named, dialect_with_roles
 from mutirao.sql.schema.version import head
-from mutirao.sql.statements.doctor import examine
 from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.tasks.around.hooks import Hooks
 from mutirao.tasks.around.middleware import (
@@ -63,6 +58,10 @@ from mutirao.workers import Workers
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
 
+    from mutirao.client.bulk.actions import Actions
+    from mutirao.client.endpoints import Endpoints
+    from mutirao.client.hosts import Hosts
+    from mutirao.client.reading import Reading
     from mutirao.engine.settings import WorkerTerms
     from mutirao.engine.workers.lifespan import Lifespan
     from mutirao.web.access import Decide
@@ -158,10 +157,6 @@ class Mutirao(
         self.replay, self.areplay = self.subscriptions.replay, self.subscriptions.areplay
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
-        self.endpoints = Endpoints(self, self._portal)
-        self.hosts = Hosts(self, self._portal)
-        self.actions = Actions(self, self._portal)
-        self.reading = Reading(self, self._portal)
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
 
@@ -190,6 +185,36 @@ class Mutirao(
             for restore in before:
                 restore()
             raise
+
+    # What few programs use, and whose code is loaded when they do
+
+    @cached_property
+    def endpoints(self) -> "Endpoints":
+        """Where webhooks go."""
+        from mutirao.client.endpoints import Endpoints
+
+        return Endpoints(self, self._portal)
+
+    @cached_property
+    def hosts(self) -> "Hosts":
+        """The servers of a federation that are delivered to."""
+        from mutirao.client.hosts import Hosts
+
+        return Hosts(self, self._portal)
+
+    @cached_property
+    def actions(self) -> "Actions":
+        """What is done to all jobs of a filter, with an audit."""
+        from mutirao.client.bulk.actions import Actions
+
+        return Actions(self, self._portal)
+
+    @cached_property
+    def reading(self) -> "Reading":
+        """What pages ask: lists by a filter, figures, why a job does not run."""
+        from mutirao.client.reading import Reading
+
+        return Reading(self, self._portal)
 
     # The database
 
@@ -281,6 +306,9 @@ class Mutirao(
 
     async def aexamine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs, workers and hub; return all findings."""
+        from mutirao.client.transports import examine_transports
+        from mutirao.sql.statements.doctor import examine
+
         refused = [
             Finding(Level.PROBLEM, "tasks", str(each), "correct the program: no worker starts")
             for each in refusals(self._tasks.values())

@@ -11,7 +11,7 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from importlib.metadata import version
-from inspect import iscoroutinefunction
+from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
@@ -19,13 +19,13 @@ from sqlalchemy import URL
 from mutirao.client.kept_schedules import keeper, kept_schedules
 from mutirao.client.limits import Limits
 from mutirao.client.schedules import Schedules
-from mutirao.errors import ConfigurationError, MissingDriver
+from mutirao.errors import ConfigurationError
 from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
 from mutirao.model.limits.limits import Rule
 from mutirao.model.schedules.schedule import Schedule
-from mutirao.model.webhooks.endpoints import PROBE_TASK, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.webhook_names import PROBE_TASK, WEBHOOK_TASK
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.announcements import Announces
 from mutirao.ports.measurements import Measurements
@@ -97,19 +97,22 @@ class Workers:
         """Whether a function that lists the databases was registered."""
         return self._databases is not None
 
-    async def alisted(self) -> dict[str, str]:
-        """Return the URLs of the databases that are listed, each as it may be shown.
+    async def alisted_databases(self) -> dict[str, str] | None:
+        """Return what is listed, as `databases` registers it: by its URL what may be shown of it.
+
+        None: nothing is registered, so there is the application's own database only.
 
         Raises:
-            ConfigurationError: no function lists them, or what it returns is no list of URLs.
+            ConfigurationError: what is listed is no list of URLs.
         """
         if self._databases is None:
-            raise ConfigurationError(
-                "this application has one database; list more by @app.databases"
-            )
-        if iscoroutinefunction(self._databases):
-            return named(await self._databases())
-        return named(await asyncio.to_thread(self._databases))
+            return None
+        answer = await asyncio.to_thread(self._databases)
+        return named(await answer if isawaitable(answer) else answer)
+
+    def another_database(self, url: str, *, within: float | None = None) -> Store:
+        """Return a handle on one that is listed, with one connection; the caller closes it."""
+        return self._sql_store.elsewhere(url, 1, within=within)
 
     @overload
     def tenant_database(self, resolve: Provider, /) -> Provider: ...
@@ -485,13 +488,8 @@ def _ports(settings: WorkerSettings) -> Iterator[Measurements]:
     """Yield what serves the metrics of a worker, if that is asked for."""
     if settings.metrics_port is None:
         return
-    try:
-        from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
-    except ModuleNotFoundError as missing:
-        raise MissingDriver(
-            f"metrics_port is {settings.metrics_port}, and metrics need {missing.name}, which is"
-            " not installed: run pip install 'mutirao[prometheus]'"
-        ) from missing
+    from mutirao.telemetry.prometheus.listener import WorkerPort  # which needs an extra
+
     yield WorkerPort(settings.metrics_host, settings.metrics_port)
 
 

@@ -13,6 +13,7 @@ import pytest
 from click.testing import CliRunner
 
 from mutirao.cli import main
+from mutirao.cli.group import SUMMARIES
 from mutirao.cli.relay import relay
 from mutirao.cli.sections import OTHERS, WORKER
 from mutirao.cli.worker import worker
@@ -87,3 +88,12 @@ def test_the_help_is_as_it_is_kept(command: str) -> None:
     )
     kept = Path(__file__).with_name("help") / f"{command}.txt"
     assert told.stdout == kept.read_text()
+
+
+def test_all_commands_are_summed_up_as_they_say() -> None:
+    """What `mutirao --help` writes of a command is the first sentence of the command's own."""
+    context = click.Context(main)
+    found = {name: main.get_command(context, name) for name in main.list_commands(context)}
+    assert {name: each and each.get_short_help_str(1_000) for name, each in found.items()} == (
+        SUMMARIES
+    )

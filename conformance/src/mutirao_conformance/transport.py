@@ -159,6 +159,8 @@ class TransportContract:
                 await settle(consumer, *map(Ack, held))
         with pytest.raises(TransportMismatch):
             await transport.waiting(MISSING)
+        with pytest.raises(TransportMismatch):
+            await transport.dead_count(MISSING)
 
     async def test_what_is_not_settled_comes_again(self, transport: Transport) -> None:
         """And what is settled does not."""
@@ -237,6 +239,9 @@ class TransportContract:
                 ("greet", QUEUE, CAUSE)
             }
             assert len(await transport.dead(QUEUE, 2)) == 2
+            async with deadline():  # the number may come late
+                while await transport.dead_count(QUEUE) != 3:
+                    pass
             assert await transport.return_dead(QUEUE, [sent[0].id, "unknown"]) == 1
             (back,) = await receive(consumer)
             assert (read(back).id, read(back).attempt) == (sent[0].id, 1)

@@ -69,6 +69,47 @@ _COMMANDS = {
     "worker": ("worker", "worker"),
 }
 
+# The first sentence of each one's help: to write all of them, no command is imported.
+SUMMARIES = {
+    "audit": "List what people did, newest first; or stop an action that runs.",
+    "cancel": "Cancel jobs, by id or by filter; running ones learn of it with the next heartbeat.",
+    "change": "Give waiting jobs new values, by id or by filter: a priority, a queue, a time.",
+    "doctor": "Examine the database and the workers; report problems and what to do about them.",
+    "endpoints": "Put, list, pause and test endpoints of webhooks, and send deliveries again.",
+    "enqueue": "Enqueue a job of TASK with ARGS, a JSON object of its arguments by name.",
+    "grafana": "Write dashboards for Grafana and alert rules for Prometheus.",
+    "graphs": "List, show and cancel chains, groups and other graphs of jobs.",
+    "hosts": "List, try, hold, redrive and forget the hosts that activities go to.",
+    "hub": "Pass wake-ups on until SIGTERM or SIGINT, and look at the databases that are given.",
+    "init": "Write a start: an application, a task, their test, settings, and a file for Docker"
+    " Compose.",
+    "limits": "List, put and remove limits on how many jobs run at once, or start in a period.",
+    "list": "List jobs, newest first: all, or those of a filter.",
+    "metrics": "Serve depths, ages and lags for Prometheus until SIGTERM or SIGINT; one for a whole"
+    " fleet.",
+    "migrate": "Migrate the application's database to the newest schema.",
+    "pause": "Pause a queue, a task or a key: no more of its jobs start until it is resumed.",
+    "probe": "Ask an address how a process does; exit status 0 if it does well, 1 if not.",
+    "prune": "Delete finished jobs and their attempts, in small batches.",
+    "publish": "Publish EVENT, a JSON object, on TOPIC: each subscription gets a job of it.",
+    "redrive": "Enqueue finished jobs again, by id or by filter; the new ones are linked to them.",
+    "relay": "Carry due jobs of carried queues to their brokers until SIGTERM or SIGINT; run none"
+    " of them.",
+    "replay": "Tell SUBSCRIPTION again of what was published, as new deliveries of it.",
+    "resume": "Resume what was paused with the same options.",
+    "retry": "Make waiting jobs due now, by id or by filter.",
+    "schedules": "List, put, change, pause, resume, run and remove schedules.",
+    "schema": "Print the SQL that creates the tables, or that grants roles the rights they need.",
+    "show": "Show a job with all its attempts.",
+    "stats": "Count jobs by queue and state, and list the workers.",
+    "subscriptions": "List, put, disable, enable and remove subscriptions to topics.",
+    "transports": "Make what queues need at their brokers, and look after dead messages there.",
+    "web": "Serve the dashboard until SIGTERM or SIGINT: all jobs, and what can be done about"
+    " them.",
+    "webhooks": "Deliver webhooks until SIGTERM or SIGINT; a second signal ends at once.",
+    "worker": "Run jobs until SIGTERM or SIGINT; a second signal ends at once.",
+}
+
 
 class WholeHelp(click.Group):
     """A group whose help has the whole first sentence of each command."""
@@ -77,10 +118,13 @@ class WholeHelp(click.Group):
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Write the names of the commands, and what they do."""
-        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
-        rows = [(name, each.get_short_help_str(WHOLE)) for name, each in found if each]
         with formatter.section("Commands"):
-            formatter.write_dl(rows)
+            formatter.write_dl(self.summaries(ctx))
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return the name of each command, and what it does."""
+        found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
+        return [(name, each.get_short_help_str(WHOLE)) for name, each in found if each]
 
     def resolve_command(self, ctx: click.Context, args: list[str]) -> Any:
         """Find the command that is called; suggest those of similar names if there is none.
@@ -115,6 +159,10 @@ class Commands(Refusing):
     def list_commands(self, ctx: click.Context) -> list[str]:
         """Return the commands' names, in order."""
         return sorted(_COMMANDS)
+
+    def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
+        """Return the name of each command, and what it does."""
+        return [(name, SUMMARIES[name]) for name in self.list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Return the command of this name, if there is one."""

@@ -17,7 +17,6 @@ from mutirao.app import Mutirao
 from mutirao.errors import InvalidFilter
 from mutirao.model.audit.actions import About
 from mutirao.model.filters.conditions import Exactly
-from mutirao.model.filters.filter import parse
 from mutirao.model.filters.qualifiers import quoted, scalar_written
 from mutirao.model.jobs.job import JobState
 from mutirao.model.lengths import is_length, length
@@ -62,6 +61,8 @@ def _wanted(context: click.Context, parameter: click.Parameter, words: tuple[str
         if any(int(word) == 0 for word in words):
             raise click.BadParameter("0 is no id of a job; ids begin with 1")
         return Wanted(tuple(map(int, words)), None)
+    from mutirao.model.filters.filter import parse  # of commands that list and change jobs
+
     text = " ".join(words)
     try:
         parse(text)

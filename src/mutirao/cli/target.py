@@ -1,5 +1,7 @@
 """Finds the application that `module:attribute` names, with errors that help."""
 
+from __future__ import annotations
+
 import os
 import re
 import sys
@@ -10,13 +12,15 @@ from difflib import get_close_matches
 from importlib import import_module
 from pathlib import Path
 from types import ModuleType
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
-from mutirao.app import Mutirao
 from mutirao.errors import ConfigurationError
 from mutirao.model.filters.qualifiers import QUALIFIERS
+
+if TYPE_CHECKING:
+    from mutirao.app import Mutirao
 
 APP_VARIABLE, API_VARIABLE = "MUTIRAO_APP", "MUTIRAO_API"
 _API, _TOKEN_FILE = "mutirao.api", "mutirao.token_file"  # keys of a context, as below
@@ -224,11 +228,18 @@ def _imported(target: str) -> Mutirao:
             found = getattr(found, step)
         except AttributeError:
             _refuse_attribute(module, path, step, found)
-    if not isinstance(found, Mutirao):
+    if not _is_application(found):
         raise ConfigurationError(
             f"{target} is {_described(found)}, not a Mutirao application;{_applications(module)}"
         )
-    return found
+    application: Mutirao = found
+    return application
+
+
+def _is_application(found: object) -> bool:
+    from mutirao.app import Mutirao  # which a help needs not
+
+    return isinstance(found, Mutirao)
 
 
 def _import(name: str) -> ModuleType:
@@ -265,7 +276,7 @@ def _refuse_attribute(module: ModuleType, path: str, step: str, found: Any) -> N
 
 
 def _applications(module: ModuleType) -> str:
-    names = sorted(name for name, value in vars(module).items() if isinstance(value, Mutirao))
+    names = sorted(name for name, value in vars(module).items() if _is_application(value))
     if not names:
         return f" there is none in {module.__name__}: make one with app = Mutirao(url)."
     return f" there is {', '.join(f'{module.__name__}:{name}' for name in names)}."

@@ -10,7 +10,6 @@ from typing import Any, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
-from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
 from mutirao.model.jobs.records import (
     JobFilter,
@@ -222,6 +221,8 @@ def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
     refuse_unknown("a filter of jobs", which, Which)
     given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
     if (text := given.pop("filter", None)) is not None:
+        from mutirao.model.filters.filter import parse  # few give a text
+
         given["terms"] = parse(text).at(datetime.now(UTC)).terms
     if isinstance(args := given.get("args"), Mapping):
         given["args"] = {name: _as_in_json(value) for name, value in args.items()}

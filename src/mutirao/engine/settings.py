@@ -16,8 +16,8 @@ from mutirao.errors import ConfigurationError, InvalidJob
 from mutirao.model.deploys import Served, is_version
 from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, NewWorker, OutcomeKind
 from mutirao.model.jobs.retry_words import ACCEPTED_FORMS
-from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.model.webhooks.webhook_attempts import WebhookSettings
+from mutirao.model.webhooks.webhook_names import WEBHOOK_QUEUE, WEBHOOK_TASK
 from mutirao.ports.measurements import LAST_PORT
 from mutirao.tasks.defaults import DefaultsInWords
 from mutirao.tasks.validation import check_text

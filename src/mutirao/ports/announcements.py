@@ -1,5 +1,7 @@
 """The port to a broker by which workers inform each other of themselves."""
 
+from __future__ import annotations
+
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol, runtime_checkable
 

@@ -1,11 +1,14 @@
 """The part of a store for actions on many jobs and their audit, as a protocol."""
 
-from datetime import datetime
-from typing import Protocol
+from __future__ import annotations
 
-from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
-from mutirao.model.jobs.job import JobState
-from mutirao.model.jobs.records import JobFilter
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mutirao.model.audit.actions import ActionState, AuditRecord, Came, NewAction
+    from mutirao.model.jobs.job import JobState
+    from mutirao.model.jobs.records import JobFilter
 
 
 class AuditApi(Protocol):

@@ -1,5 +1,7 @@
 """The transports of an application by queue: several queues may have the same one."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Mapping
 from typing import TypeVar
 

@@ -3,12 +3,15 @@
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mutirao.model.brokers.doorbell import Doorbell
-from mutirao.model.jobs.job import Claim, Lane
+if TYPE_CHECKING:
+    from mutirao.model.brokers.doorbell import Doorbell
+    from mutirao.model.jobs.job import Claim, Lane
 
 
 class CarriedApi(Protocol):

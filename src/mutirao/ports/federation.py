@@ -1,11 +1,14 @@
 """The part of a store about federation, as a protocol: hosts, and what was sent to them last."""
 
+from __future__ import annotations
+
 from collections.abc import Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mutirao.model.federation.activities import Said
-from mutirao.model.federation.hosts import Amend, Host, HostRecord
+if TYPE_CHECKING:
+    from mutirao.model.federation.activities import Said
+    from mutirao.model.federation.hosts import Amend, Host, HostRecord
 
 
 class FederationApi(Protocol):

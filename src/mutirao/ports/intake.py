@@ -1,10 +1,13 @@
 """The enqueueing part of a store, as a protocol."""
 
-from collections.abc import Iterable
-from typing import Protocol
+from __future__ import annotations
 
-from mutirao.model.graphs.graph_plan import Plan
-from mutirao.model.jobs.job import NewJob
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mutirao.model.graphs.graph_plan import Plan
+    from mutirao.model.jobs.job import NewJob
 
 
 class Intake(Protocol):

@@ -5,10 +5,13 @@ nothing is called and nothing is asked for a job. What is so at a moment (slots,
 of the last heartbeat) is not reported, but read from the worker at each question.
 """
 
-from collections.abc import Sequence
-from typing import NamedTuple, Protocol
+from __future__ import annotations
 
-from mutirao.model.jobs.states import OutcomeKind
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.states import OutcomeKind
 
 LAST_PORT = 65_535  # of TCP
 

@@ -1,9 +1,12 @@
 """The protocols of wake-ups, which reduce latency and are never required."""
 
-from collections.abc import AsyncIterator
-from typing import Protocol, runtime_checkable
+from __future__ import annotations
 
-from mutirao.model.jobs.job import Wake
+from collections.abc import AsyncIterator
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.job import Wake
 
 
 class Notifier(Protocol):

@@ -4,10 +4,13 @@ Where an application knows them, jobs belong to the transaction that the program
 those that are given no `conn=`.
 """
 
-from collections.abc import Callable
-from typing import Any, ParamSpec, Protocol, TypeVar
+from __future__ import annotations
 
-from mutirao.model.jobs.job import Transaction
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ParamSpec, Protocol, TypeVar
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.job import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -4,21 +4,24 @@ Each call is a few statements, each of which looks at no more than some ten thou
 answer says what was not looked at.
 """
 
-from datetime import datetime
-from typing import Protocol
+from __future__ import annotations
 
-from mutirao.model.jobs.records import JobFilter
-from mutirao.model.reading.figures import (
-    Counted,
-    ErrorFigure,
-    HourFigure,
-    MinuteFigure,
-    Page,
-    QueueFigure,
-    RunningJob,
-    WaitFigure,
-)
-from mutirao.model.reading.standing import Standing
+from datetime import datetime
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.records import JobFilter
+    from mutirao.model.reading.figures import (
+        Counted,
+        ErrorFigure,
+        HourFigure,
+        MinuteFigure,
+        Page,
+        QueueFigure,
+        RunningJob,
+        WaitFigure,
+    )
+    from mutirao.model.reading.standing import Standing
 
 
 class ReadingApi(Protocol):

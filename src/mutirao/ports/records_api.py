@@ -3,17 +3,27 @@
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mutirao.model.jobs.change import Change
-from mutirao.model.jobs.job import Attempt, Job
-from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.keys.uniqueness import Unique
-from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
-from mutirao.model.schedules.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.topics.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
+from mutirao.model.limits.limits import LimitOrigin
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.change import Change
+    from mutirao.model.jobs.job import Attempt, Job
+    from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
+    from mutirao.model.keys.uniqueness import Unique
+    from mutirao.model.limits.limits import LimitRecord, Rule
+    from mutirao.model.schedules.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+    from mutirao.model.topics.subscriptions import (
+        Replay,
+        Replayed,
+        Subscription,
+        SubscriptionRecord,
+    )
 
 
 class RecordsApi(Protocol):

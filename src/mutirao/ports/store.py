@@ -4,26 +4,12 @@ Times: where a method takes `now`, None means the database's own clock, which pr
 pass an aware datetime. All durations are in seconds.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from mutirao.model.deploys import Deployed
-from mutirao.model.jobs.job import (
-    Attempt,
-    Beat,
-    Claim,
-    Gives,
-    Job,
-    Lane,
-    LaneHead,
-    NewWorker,
-    OutcomeKind,
-    Transaction,
-    Using,
-)
-from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 from mutirao.ports.audit import AuditApi
 from mutirao.ports.carried import CarriedApi
 from mutirao.ports.federation import FederationApi
@@ -32,6 +18,24 @@ from mutirao.ports.reading import ReadingApi
 from mutirao.ports.records_api import RecordsApi
 from mutirao.ports.unreadable_rows import SiftingApi
 from mutirao.ports.webhooks_api import WebhooksApi
+
+if TYPE_CHECKING:
+    from mutirao.model.deploys import Deployed
+    from mutirao.model.jobs.job import (
+        Attempt,
+        Beat,
+        Claim,
+        Gives,
+        Job,
+        Lane,
+        LaneHead,
+        NewWorker,
+        OutcomeKind,
+        Transaction,
+        Using,
+    )
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
 
 
 class Store(
@@ -55,7 +59,7 @@ class Store(
         """Close every connection. Safe to call twice; the store reconnects when it is next used."""
         ...
 
-    def clone(self, connections: int = 1, *, within: float | None = None) -> "Store":
+    def clone(self, connections: int = 1, *, within: float | None = None) -> Store:
         """Return another handle on the same data that keeps up to `connections` of its own.
 
         A worker has one, and its heartbeat has another in its own thread and event loop, so that

@@ -1,11 +1,15 @@
 """The port to a broker that keeps schedules: a queue for each, whose only message is its token."""
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
 
-from mutirao.model.brokers.message import Cause, Difference, Message
 from mutirao.ports.transport import Transport
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.message import Cause, Difference, Message
 
 
 class HeldToken(NamedTuple):

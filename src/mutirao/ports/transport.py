@@ -4,13 +4,18 @@ A transport belongs to no event loop: it may be used from several, and has conne
 in each. It is never a store: what it promises is written here, and no more.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from math import inf
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from mutirao.errors import TransportDenied, TransportError, TransportUnavailable
-from mutirao.model.brokers.message import DeadMessage, Delivery, Difference, Message, Mode, Settling
+from mutirao.model.brokers.message import Delivery
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.message import DeadMessage, Difference, Message, Mode, Settling
 
 OnLost = Callable[[Sequence[Delivery]], None]
 
@@ -185,6 +190,17 @@ class Transport(Protocol):
         Raises:
             TransportUnavailable: the broker is away.
             TransportMismatch: the queue is not there.
+        """
+        ...
+
+    async def dead_count(self, queue: str) -> int:
+        """Return how many dead messages of a queue there are, without a look at them.
+
+        It may be some seconds old.
+
+        Raises:
+            TransportUnavailable: the broker is away.
+            TransportMismatch: what keeps them is not there.
         """
         ...
 

@@ -3,14 +3,17 @@
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Collection, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
-from mutirao.model.webhooks.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
-from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
+if TYPE_CHECKING:
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+    from mutirao.model.webhooks.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
+    from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
 
 
 class WebhooksApi(Protocol):

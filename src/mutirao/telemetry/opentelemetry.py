@@ -13,7 +13,6 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from functools import partial
 from time import perf_counter
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from mutirao.errors import ConfigurationError, MissingDriver
@@ -22,8 +21,8 @@ from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.trace import TRACEPARENT, hand_trace, trace_headers
 from mutirao.tasks.around.middleware import AttemptSteps, EnqueueManySteps, EnqueueSteps
-from mutirao.telemetry.carrying import carried, carrying
-from mutirao.telemetry.guarding import CallGuard
+from mutirao.telemetry.guarded_calls import GuardedCalls
+from mutirao.telemetry.job_trace import headers_of, with_headers
 
 try:
     from opentelemetry import context as contexts
@@ -35,7 +34,7 @@ except ModuleNotFoundError as missing:  # pragma: no cover
         f"traces need {missing.name}, which is not installed: run pip install 'mutirao[otel]'"
     ) from missing
 
-from mutirao.telemetry.opentelemetry_metrics import Instruments, WorkerMeasurements
+from mutirao.telemetry.opentelemetry_metrics import KINDS_KEPT, Instruments, WorkerMeasurements
 
 if TYPE_CHECKING:
     from mutirao.app import Mutirao
@@ -49,7 +48,7 @@ PROCESS = {**SYSTEM, OPERATION: "process", "messaging.operation.type": "process"
 QUEUE, COUNT = "messaging.destination.name", "messaging.batch.message_count"
 ID, TASK = "messaging.message.id", "messaging.mutirao.task"
 ATTEMPT, RUN, OUTCOME = (f"messaging.mutirao.{each}" for each in ("attempt", "run", "outcome"))
-ERROR_TYPE = "error.type"
+SCHEDULE, ERROR_TYPE = "messaging.mutirao.schedule", "error.type"
 _NOTHING = Context()  # in which no span is the current one; never changed
 _FAILED = (OutcomeKind.RETRIED, OutcomeKind.DEAD)
 
@@ -88,7 +87,7 @@ class OpenTelemetry:
         given = {"attempts": attempts, "names": names, "stacks": stacks}
         for name, value in given.items():
             _check(name, value)
-        self._guarded = CallGuard("OpenTelemetry")
+        self._guarded = GuardedCalls("OpenTelemetry")
         self._tracer = trace.get_tracer(LIBRARY, tracer_provider=tracer_provider)
         self._instruments: Instruments | None = None
         if measure:
@@ -96,6 +95,7 @@ class OpenTelemetry:
             self._instruments = Instruments(meter)
         self._links, self._by_task = attempts == "link", names == "task"
         self._stacks, self._each = stacks, each_of_many
+        self._made: dict[tuple[str, str, str], tuple[str, Mapping[str, str]]] = {}
 
     def install(self, app: "Mutirao") -> None:
         """Watch an application, from the next enqueue and the next attempt on.
@@ -160,7 +160,7 @@ class OpenTelemetry:
             self._guarded(self._instruments.enqueued, call.jobs, perf_counter() - began)
 
     def _open_one(self, job: NewJob) -> "_Opened":
-        parent = propagate.extract(carried(job)) if job.traceparent else None
+        parent = propagate.extract(headers_of(job)) if job.traceparent else None
         span, context = self._span(job, ENQUEUE, SpanKind.PRODUCER, parent)
         return _Opened(_told(job, context), span, contexts.attach(context))
 
@@ -191,15 +191,24 @@ class OpenTelemetry:
                 self._guarded(self._end, attempt, outcome)
 
     def _begin(self, job: Job) -> "_Measured":
-        headers, links, parent = carried(job), None, _NOTHING
-        if headers:
+        links, parent = None, _NOTHING
+        if headers := headers_of(job):
             parent = propagate.extract(headers, context=_NOTHING)
             if self._links:
                 cause = trace.get_current_span(parent).get_span_context()
                 links = [Link(cause)] if cause.is_valid else None
                 parent = trace.set_span_in_context(trace.INVALID_SPAN, parent)
-        more = {ID: str(job.id), ATTEMPT: job.attempt, RUN: job.run}
-        span, context = self._span(job, PROCESS, SpanKind.CONSUMER, parent, links, more)
+        name, alike = self._alike(PROCESS, job.queue, job.task)
+        span = self._tracer.start_span(
+            name,
+            parent,
+            SpanKind.CONSUMER,
+            {**alike, ID: str(job.id), ATTEMPT: job.attempt, RUN: job.run},
+            links,
+        )
+        if job._claim.metadata is not None and (schedule := job.schedule) is not None:
+            span.set_attribute(SCHEDULE, schedule.name)
+        context = trace.set_span_in_context(span, parent)
         token = contexts.attach(context)
         hand_trace(partial(self._headers, context))
         return _Measured(span, token)
@@ -229,23 +238,27 @@ class OpenTelemetry:
 
     def _span(
         self,
-        job: Job | NewJob,
-        attributes: Mapping[str, Any],
+        job: NewJob,
+        attributes: Mapping[str, str],
         kind: SpanKind,
         parent: Context | None,
-        links: list[Link] | None = None,
-        more: Mapping[str, Any] = MappingProxyType({}),
     ) -> tuple[Span, Context]:
         """Start a span about a job; return it and the context in which it is the current one."""
-        where = job.task if self._by_task else job.queue
-        span = self._tracer.start_span(
-            f"{attributes[OPERATION]} {where}",
-            context=parent,
-            kind=kind,
-            attributes={**attributes, QUEUE: job.queue, TASK: job.task, **more},
-            links=links,
-        )
+        name, alike = self._alike(attributes, job.queue, job.task)
+        span = self._tracer.start_span(name, context=parent, kind=kind, attributes=alike)
         return span, trace.set_span_in_context(span, parent)
+
+    def _alike(
+        self, attributes: Mapping[str, str], queue: str, task: str
+    ) -> tuple[str, Mapping[str, str]]:
+        """Return the name and the attributes of spans that are alike, made once for many."""
+        key = attributes[OPERATION], queue, task
+        if (found := self._made.get(key)) is None:
+            if len(self._made) >= KINDS_KEPT:
+                self._made.clear()
+            name = f"{key[0]} {task if self._by_task else queue}"
+            found = self._made[key] = name, {**attributes, QUEUE: queue, TASK: task}
+        return found
 
 
 def in_child(job: Job) -> Iterator[None]:
@@ -258,7 +271,7 @@ def in_child(job: Job) -> Iterator[None]:
     if here or TRACEPARENT not in (headers := trace_headers()):
         yield
         return
-    origin = CallGuard("OpenTelemetry")(propagate.extract, headers)
+    origin = GuardedCalls("OpenTelemetry")(propagate.extract, headers)
     token = contexts.attach(origin or Context())
     try:
         yield
@@ -330,7 +343,7 @@ def _end(span: Span, token: Any) -> None:
 
 
 def _told(job: NewJob, context: Context) -> NewJob:
-    return carrying(job, _injected(context))
+    return with_headers(job, _injected(context))
 
 
 def _injected(context: Context) -> dict[str, str]:

@@ -24,8 +24,8 @@ from mutirao.model.jobs.outcome import Outcome, error_of
 from mutirao.model.jobs.states import OutcomeKind
 from mutirao.model.trace import TRACEPARENT, hand_trace, trace_headers
 from mutirao.tasks.around.middleware import AttemptSteps, EnqueueManySteps, EnqueueSteps
-from mutirao.telemetry.carrying import BAGGAGE, carried, carrying
-from mutirao.telemetry.guarding import CallGuard
+from mutirao.telemetry.guarded_calls import GuardedCalls
+from mutirao.telemetry.job_trace import BAGGAGE, headers_of, with_headers
 
 try:
     import sentry_sdk
@@ -78,7 +78,7 @@ class Sentry:
                 f"Sentry was given events={events!r}; expected one of"
                 f" {', '.join(map(repr, _WORDS))}"
             )
-        self._guarded = CallGuard("Sentry")
+        self._guarded = GuardedCalls("Sentry")
         self._events, self._args = events, args
         self._crumbs = _Crumbs() if breadcrumbs else None
         self._crons, self._monitor = crons, dict(monitor or {})
@@ -96,7 +96,9 @@ class Sentry:
                 "Sentry is installed in this application already; each death would be two events."
                 " Install it once"
             )
-        crons = CheckIns(app.schedules.in_code, self._monitor) if self._crons else None
+        crons = None
+        if self._crons:
+            crons = CheckIns(app.schedules.in_code, app.schedules.alist, self._monitor)
         app.around_enqueue(self.around_enqueue)
         app.around_enqueue_many(self.around_enqueue_many)
         app.around_attempt(partial(self._around_attempt, crons))
@@ -141,9 +143,9 @@ class Sentry:
         headers = self._spans.headers(span)
         if not headers:
             return job
-        traced = carrying(job, headers)
+        traced = with_headers(job, headers)
         if traced.traceparent is None and SENTRY_TRACE in headers:
-            return carrying(traced, {TRACEPARENT: _w3c(headers[SENTRY_TRACE])})
+            return with_headers(traced, {TRACEPARENT: _w3c(headers[SENTRY_TRACE])})
         return traced
 
     # Attempts
@@ -226,7 +228,7 @@ def in_child(job: Job) -> Iterator[None]:
     if _inside.get() or not sentry_sdk.is_initialized():
         yield
         return
-    guarded, stack = CallGuard("Sentry"), ExitStack()
+    guarded, stack = GuardedCalls("Sentry"), ExitStack()
     attempted = guarded(_enter_child, stack, job) or Attempted()
     attempted.status = "internal_error"
     try:
@@ -285,7 +287,7 @@ class _Crumbs:
 
 def _headers(job: Job) -> dict[str, str]:
     """Return the headers of the trace in which a job was enqueued, as Sentry reads them."""
-    headers = carried(job)
+    headers = headers_of(job)
     if SENTRY_TRACE not in headers and job.traceparent is not None:
         _, trace, span, *_ = [*job.traceparent.split("-"), "", ""]
         headers[SENTRY_TRACE] = f"{trace}-{span}"

@@ -152,6 +152,12 @@ class MemoryTransport(MemoryEvents):
         with self._lock:
             return len(self._queue(queue).ready)
 
+    async def dead_count(self, queue: str) -> int:
+        """Return how many dead messages there are; see `Transport.dead_count`."""
+        self._check_available()
+        with self._lock:
+            return len(self._queue(queue).dead)
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         self._check_available()

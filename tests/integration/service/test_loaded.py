@@ -45,6 +45,20 @@ NOT_WORKING = (
     "psycopg",
     "sqlalchemy.orm",
 )
+# Of features that one application in many has.
+ASKED_FOR = (
+    "mutirao.model.audit",
+    "mutirao.model.federation",
+    "mutirao.model.filters.filter",
+    "mutirao.model.reading",
+    "mutirao.model.webhooks.endpoints",
+    "mutirao.sql.statements.doctor",
+    "mutirao.sql.statements.endpoints",
+    "mutirao.sql.statements.federation",
+    "mutirao.sql.statements.finding.figures",
+    "mutirao.sql.statements.replaying",
+    "mutirao.sql.statements.webhooks",
+)
 WITHOUT_BROKERS = tuple(
     f"mutirao.engine.{each}"
     for each in (
@@ -72,13 +86,26 @@ def of(packages: tuple[str, ...], loaded: list[str]) -> list[str]:
     ]
 
 
+def loaded_by(code: str) -> list[str]:
+    """Return what a program has loaded, which it prints in its last line."""
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
+    loaded: list[str] = json.loads(told.stdout.splitlines()[-1])
+    return loaded
+
+
 def test_what_importing_loads() -> None:
     """Whoever only enqueues has no engine, and no driver before the first connection."""
-    code = "import json, sys, mutirao; print(json.dumps(sorted(sys.modules)))"
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
-    loaded = json.loads(told.stdout)
+    made = "from mutirao import Mutirao; Mutirao('postgresql+psycopg://nowhere')"
+    loaded = loaded_by(f"{made}; import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert "mutirao.sql.store.jobs" in loaded
-    assert of((*NEVER, *NOT_WORKING), loaded) == []
+    assert of((*NEVER, *NOT_WORKING, *ASKED_FOR, "mutirao.sql.schema.views"), loaded) == []
+
+
+def test_what_a_help_loads() -> None:
+    """No database, no application, no command but the one that is asked for."""
+    asked = "from mutirao.cli import main; main(['--help'], standalone_mode=False)"
+    loaded = loaded_by(f"{asked}; import json, sys; print(json.dumps(sorted(sys.modules)))")
+    assert of(("mutirao.cli.worker", "mutirao.sql", "sqlalchemy", "msgspec", "rich"), loaded) == []
 
 
 @pytest.mark.usefixtures("postgres")
@@ -96,4 +123,4 @@ def test_what_a_worker_of_postgresql_loads(
         assert worker.end() == 0
     loaded = json.loads((tmp_path / "loaded").read_text())
     assert of(("psycopg", "mutirao.engine.workers.database"), loaded)
-    assert of((*NEVER, *WITHOUT_BROKERS), loaded) == []
+    assert of((*NEVER, *WITHOUT_BROKERS, *ASKED_FOR), loaded) == []

@@ -428,21 +428,33 @@ class TestCheckIns:
         assert failed["duration"] >= 0
 
     async def test_of_others(self, app: Mutirao, sent: Collecting) -> None:
-        """One put at run time has no configuration; other jobs, and each few seconds, have none."""
+        """One put at run time has what is in the database; other jobs, each few seconds: none."""
         Sentry().install(app)
         send = app.task(_nothing)
         app.schedules.put("nightly", send.job(), "0 3 * * *")
         app.schedule(every=20, name="often")(send)
         async with working(app):
             await until(lambda: _are_declared(app, 2))
-            for id in (
-                send.enqueue().id,
-                (await app.schedules.arun_now("often")).id,
-                (await app.schedules.arun_now("nightly")).id,
-            ):
+            for id in (send.enqueue().id, (await app.schedules.arun_now("often")).id):
                 await ended(app, id)
-        assert [each["monitor_slug"] for each in sent.of("check_in")] == ["nightly", "nightly"]
-        assert "monitor_config" not in sent.of("check_in")[0]
+            await ended(app, (await app.schedules.arun_now("nightly")).id)
+            assert "monitor_config" not in sent.of("check_in")[0]  # nothing waits for it
+
+            async def known() -> bool:
+                await ended(app, (await app.schedules.arun_now("nightly")).id)
+                return "monitor_config" in sent.of("check_in")[-1]
+
+            await until(known)
+        assert {each["monitor_slug"] for each in sent.of("check_in")} == {"nightly"}
+        assert sent.of("check_in")[-1]["monitor_config"] == {
+            "schedule": {"type": "crontab", "value": "0 3 * * *"},
+            "timezone": "UTC",
+        }
+        app.schedules.put("hourly", send.job(), every=5400)
+        [hourly] = [each for each in await app.schedules.alist() if each.name == "hourly"]
+        assert config_of(hourly) == {
+            "schedule": {"type": "interval", "value": 90, "unit": "minute"},
+        }
 
     def test_words(self, app: Mutirao) -> None:
         """Intervals in the largest unit; names in the letters that monitors have."""

@@ -5,15 +5,20 @@ from __future__ import annotations
 import asyncio
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from prometheus_client import CollectorRegistry, generate_latest
+from sqlalchemy import make_url
 
-from mutirao import Limit, Mutirao
+from mutirao import Limit, Mutirao, Retry
 from mutirao.cli import main
 from mutirao.errors import StoreUnavailable
 from mutirao.telemetry.prometheus import store_metrics, store_port
+from mutirao.telemetry.prometheus.enqueued import EnqueuedJobs
 from mutirao.telemetry.prometheus.store_metrics import StoreMetrics
+from mutirao.transports.memory import MemoryTransport
 from mutirao.webhooks.keys import new_secret
 from tests.integration.telemetry.kit import asked, samples
 from tests.integration.telemetry.watching import lose_client
@@ -81,11 +86,11 @@ async def test_many_scrapes_are_one_reading(app: Mutirao, monkeypatch: pytest.Mo
     """Within the time that a reading is kept, and while it is read."""
     readings = 0
 
-    async def counted(store: object) -> store_metrics.StoreReading:
+    async def counted(*of: Any) -> store_metrics.StoreReading:
         nonlocal readings
         readings += 1
         await asyncio.sleep(0)
-        return await read(store)  # type: ignore[arg-type]
+        return await read(*of)
 
     read = store_metrics.read
     monkeypatch.setattr(store_metrics, "read", counted)
@@ -114,7 +119,7 @@ async def test_a_database_that_is_away(
 ) -> None:
     """It says so, once in the log, and tells no old numbers as if they were new."""
 
-    async def away(store: object) -> store_metrics.StoreReading:
+    async def away(*of: object) -> store_metrics.StoreReading:
         raise StoreUnavailable("the database cannot be reached")
 
     metrics = StoreMetrics(app.store, least_age=0.0)
@@ -136,7 +141,7 @@ async def test_what_nobody_has_foreseen(app: Mutirao, monkeypatch: pytest.Monkey
     """It is raised once, and the database is not asked by each scrape for it."""
     readings = 0
 
-    async def unforeseen(store: object) -> store_metrics.StoreReading:
+    async def unforeseen(*of: object) -> store_metrics.StoreReading:
         nonlocal readings
         readings += 1
         raise ValueError("a row that cannot be read")
@@ -167,7 +172,12 @@ async def test_more_names_than_series(app: Mutirao, monkeypatch: pytest.MonkeyPa
 async def test_the_port(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     """It answers from its own thread while the loop reads."""
     caplog.set_level("INFO", "mutirao")
-    serving = asyncio.create_task(store_port.serve(app.store, ["mail"], "127.0.0.1", 0, 10.0))
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        pass
+
+    serving = asyncio.create_task(store_port.serve(app, "127.0.0.1", 0, 10.0))
     await until(lambda: "metrics at" in caplog.text)
     address = caplog.text.rpartition("metrics at ")[2].strip()
     reply = await asyncio.to_thread(asked, address)
@@ -175,6 +185,90 @@ async def test_the_port(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
     serving.cancel()
     with pytest.raises(asyncio.CancelledError):
         await serving
+
+
+async def test_brokers(lite_url: str, caplog: pytest.LogCaptureFixture) -> None:
+    """What waits there and what is dead; one that is away keeps the others not back."""
+    away, letters = MemoryTransport(), MemoryTransport()
+    app = Mutirao(lite_url, transports={"letters": letters, "parcels": away})
+
+    @app.task(queue="letters", retry=Retry.never())
+    async def send(well: bool) -> None:
+        assert well
+
+    await letters.declare(["letters"])
+    await send.aenqueue(well=False)
+    async with app.worker(queues=["letters"]):
+        await until(lambda: letters._queue("letters").dead)
+    await send.aenqueue(well=True)
+    away.available = False
+    source = await store_port.source_of(app)
+    found = samples((await source.scraped()).body.decode())
+    await source.aclose()
+    await app.aclose()
+    assert found["mutirao_broker_up", "letters"] == 1
+    assert found["mutirao_broker_up", "parcels"] == 0
+    assert found["mutirao_broker_waiting_messages", "letters"] == 1
+    assert found["mutirao_broker_dead_messages", "letters"] == 1
+    assert ("mutirao_broker_dead_messages", "parcels") not in found
+    assert "queue parcels of broker" in caplog.text
+
+
+async def test_several_databases(
+    lite_url: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each has its name as a label, without a password; it follows the list; one may be away."""
+    urls = [lite_url, f"sqlite:///{tmp_path / 'new.db'}"]
+    app = Mutirao(lite_url)
+    listed = [urls[0]]
+
+    @app.databases
+    def list_them() -> list[str]:
+        if not listed:
+            raise LookupError("the list is away")
+        return listed
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        pass
+
+    await send.aenqueue()
+    source = await store_port.source_of(app, 0.0)
+    await source.check()
+    listed.append(urls[1])  # which nobody has migrated
+    text = (await source.scraped()).body.decode()
+    assert text.count("# TYPE mutirao_store_up") == 1
+    found = samples(text)
+    first, second = (make_url(url).render_as_string() for url in urls)
+    assert found["mutirao_jobs", first, "mail", "ready"] == 1
+    assert (found["mutirao_store_up", first], found["mutirao_store_up", second]) == (1, 0)
+    listed.clear()
+    assert samples((await source.scraped()).body.decode())["mutirao_store_up", first] == 1
+    assert "the list is away" in caplog.text
+    listed.append(urls[1])
+    found = samples((await source.scraped()).body.decode())
+    assert ("mutirao_store_up", first) not in found
+    await source.aclose()
+    await app.aclose()
+
+
+async def test_what_a_program_enqueues(app: Mutirao) -> None:
+    """Counted by queue and task, in its own registry: jobs that were written, and no others."""
+    registry = CollectorRegistry()
+    EnqueuedJobs(registry).install(app)
+
+    @app.task(queue="mail")
+    async def send() -> None:
+        pass
+
+    await send.aenqueue()
+    send.enqueue()
+    await app.aenqueue_many([send.job(), send.using(queue="letters").job()])
+    once = send.using(key="one", on_conflict="keep")
+    assert [(await once.aenqueue()).created for _ in range(2)] == [True, False]
+    found = samples(generate_latest(registry).decode())
+    assert found["mutirao_jobs_enqueued_total", "mail", "send"] == 4
+    assert found["mutirao_jobs_enqueued_total", "letters", "send"] == 1
 
 
 def test_the_command(lite_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

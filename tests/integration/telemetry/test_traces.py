@@ -270,6 +270,17 @@ class TestAttempts:
             }
             assert attempt.status.status_code is StatusCode.UNSET
 
+    async def test_of_a_schedule(self, traced: Traced) -> None:
+        """A worker made the job of a row, so there is no enqueue to be linked to: but a name."""
+        app = traced.app
+        traced.install()
+        send = app.task(name="send", queue="mail")(_nothing)
+        await app.schedules.aput("nightly", send.job(), "0 3 * * *")
+        await traced.run((await app.schedules.arun_now("nightly")).id)
+        attempt = traced.one("process mail")
+        assert told(attempt)["messaging.mutirao.schedule"] == "nightly"
+        assert linked(attempt) == []
+
     @pytest.mark.parametrize(("stacks", "with_stack"), [("last", 1), ("all", 2), ("none", 0)])
     async def test_failures(self, traced: Traced, stacks: Any, with_stack: int) -> None:
         """Each is an error with its type; a stack is recorded of the last one, or as wanted."""

@@ -125,7 +125,7 @@ async def test_the_list_changes(many: Browser, tenants: Tenants) -> None:
     assert (await many.get(tenants.path(1))).status_code == 200
     south = tenants.path(1)
     tenants.urls = tenants.urls[:1]
-    site.listed = ListedDatabases(tenants.app.alisted)
+    site.listed = ListedDatabases(tenants.app.alisted_databases)
     for path in (south, "/databases/none/", "/databases/../jobs", "/databases//"):
         assert (await many.get(path)).status_code == 404, path
     moved = await many.get(tenants.path(0)[:-1])

@@ -7,7 +7,6 @@ import click
 from mutirao.cli import logs
 from mutirao.cli.options import log_options, option, target
 from mutirao.cli.target import AppCommand, load_app
-from mutirao.errors import MissingDriver
 from mutirao.ports.measurements import LAST_PORT
 
 
@@ -39,16 +38,10 @@ def metrics(
     What a worker did is at its own port: `mutirao worker --metrics-port 9464`.
     """
     logs.configure(log_format, log_level)
-    try:
-        from mutirao.telemetry.prometheus import store_port  # which needs an extra
-    except ModuleNotFoundError as missing:
-        raise MissingDriver(
-            f"metrics need {missing.name}, which is not installed: run"
-            " pip install 'mutirao[prometheus]'"
-        ) from missing
+    from mutirao.telemetry.prometheus import store_port  # which needs an extra
+
     app = load_app(target)
-    queues = {task.options.queue for task in app.tasks.values()}
     if once:
-        click.echo(asyncio.run(store_port.told_once(app.store, queues)), nl=False)
+        click.echo(asyncio.run(store_port.told_once(app)), nl=False)
     else:
-        asyncio.run(store_port.serve(app.store, queues, host, port, every))
+        asyncio.run(store_port.serve(app, host, port, every))

@@ -4,7 +4,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Collection, Sequence
 from datetime import datetime
 from operator import attrgetter
-from typing import ClassVar, TypeVar
+from typing import TYPE_CHECKING, ClassVar, TypeVar
 
 from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import UNCOUNTED_OUTCOMES, Claim, Lane, LaneHead, OutcomeKind
@@ -12,8 +12,10 @@ from mutirao.model.jobs.outcome import Outcome, Settlement
 from mutirao.model.jobs.states import Fault
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName
-from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Bracket, Query
+
+if TYPE_CHECKING:
+    from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 
 
 class Rules(ABC):
@@ -85,7 +87,7 @@ class Rules(ABC):
     @abstractmethod
     def delivered(
         self,
-        attempts: Sequence[WebhookAttempt],
+        attempts: Sequence["WebhookAttempt"],
         done: Sequence[Settlement],
         now: datetime | None,
     ) -> Query[set[int] | None]:

@@ -2,13 +2,13 @@
 
 from collections.abc import Collection, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import Claim, Lane, LaneHead
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName
-from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.sql.drivers.steps import Query
 from mutirao.sql.rules import (
     carried,
@@ -24,6 +24,9 @@ from mutirao.sql.rules import (
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.words import Words
 from mutirao.sql.schema.types import from_micros
+
+if TYPE_CHECKING:
+    from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 
 
 class LockAskWrite(Rules):
@@ -80,7 +83,7 @@ class LockAskWrite(Rules):
 
     def delivered(
         self,
-        attempts: Sequence[WebhookAttempt],
+        attempts: Sequence["WebhookAttempt"],
         done: Sequence[Settlement],
         now: datetime | None,
     ) -> Query[set[int] | None]:

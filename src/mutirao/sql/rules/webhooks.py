@@ -3,16 +3,19 @@
 from collections import Counter as Tally
 from collections.abc import Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.model.limits.limits import PROVEN_ENOUGH
-from mutirao.model.webhooks.endpoints import USUAL_LIMIT
-from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
+from mutirao.model.webhooks.webhook_names import USUAL_LIMIT_NAME
 from mutirao.sql.drivers.steps import Execute, Query, Row, execute_many
 from mutirao.sql.rules import settle
 from mutirao.sql.rules.words import Words
+
+if TYPE_CHECKING:
+    from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 
 COLUMNS = (
     *("job", "run", "endpoint", "host", "status", "milliseconds", "failure", "detail", "body"),
@@ -24,20 +27,20 @@ UPDATE mutirao_counter SET proven = proven + ? WHERE name = ? AND `key` = ? AND 
 _BREAKER = "SELECT 1 FROM mutirao_breaker b WHERE b.kind = ? AND "
 
 
-def row_of(attempt: WebhookAttempt) -> Row:
+def row_of(attempt: "WebhookAttempt") -> Row:
     """Return the values of `COLUMNS`."""
     headers = msgspec.json.encode(attempt.request_headers).decode()
     return (*(getattr(attempt, name) for name in COLUMNS[:-1]), headers)
 
 
-def values_of(attempt: WebhookAttempt) -> dict[str, object]:
+def values_of(attempt: "WebhookAttempt") -> dict[str, object]:
     """Return the same by name."""
     return dict(zip(COLUMNS, row_of(attempt), strict=True))
 
 
 def delivered(
     words: Words,
-    attempts: Sequence[WebhookAttempt],
+    attempts: Sequence["WebhookAttempt"],
     done: Sequence[Settlement],
     now: datetime | None,
 ) -> Query[set[int] | None]:
@@ -51,7 +54,7 @@ def delivered(
     yield execute_many(words.insert("mutirao_webhook_attempt", written), rows)
     settled = yield from settle.finish_current(words, found)
     proven = Tally(each.endpoint for each in attempts if each.job in settled)
-    more = [(number, USUAL_LIMIT.name, id, PROVEN_ENOUGH) for id, number in sorted(proven.items())]
+    more = [(number, USUAL_LIMIT_NAME, id, PROVEN_ENOUGH) for id, number in sorted(proven.items())]
     if more:
         yield execute_many(_PROVE, more)
     return settled

@@ -45,7 +45,6 @@ from mutirao.sql.statements import (
     supersede,
     topics,
     uniqueness,
-    webhooks,
 )
 from mutirao.sql.statements.cancelling import cancel_waiting
 from mutirao.sql.statements.finding.matching import is_one_of, matching
@@ -228,7 +227,7 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
     graphs.forget(conn, jobs)
     results.forget(conn, jobs)
     topics.forget(conn, jobs)
-    webhooks.forget(conn, jobs)
+    dialect.delete_rows(conn, tables.webhook_attempt.c.job, jobs)
     dialect.delete_rows(conn, tables.expiry.c.job, jobs)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, or_, select, update
 
 from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule
+from mutirao.sql import schema
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import counter, limit, live, parked
 
 _LEFT = "mutirao_limits_left_some"  # in what is noted at a connection
@@ -86,7 +86,7 @@ def listed(conn: Connection, most: int | None = None) -> list[LimitRecord]:
 
     With `most`, only so many: those for which most jobs wait come first, then those paused.
     """
-    view = views.limits
+    view = schema.views.limits
     first = [] if most is None else [func.coalesce(view.c.parked, 0).desc(), view.c.paused.desc()]
     rows = conn.execute(select(view).order_by(*first, view.c.name, view.c.key).limit(most))
     return [LimitRecord(**row._asdict() | {"origin": _origin(row.origin)}) for row in rows]

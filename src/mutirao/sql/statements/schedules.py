@@ -48,9 +48,9 @@ from mutirao.model.schedules.schedule import (
     ScheduleStatus,
     Ticked,
 )
+from mutirao.sql import schema
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.enqueue.intake import Enqueue
-from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import attempt, job, live, schedule, tick
 from mutirao.sql.statements import fairness
 
@@ -185,7 +185,7 @@ def with_last(state: ScheduleState, jobs: Sequence[int]) -> ScheduleState:
 
 def listed(conn: Connection) -> list[ScheduleRecord]:
     """List the schedules by name. A single statement."""
-    view = views.schedules
+    view = schema.views.schedules
     return [_to_record(row) for row in conn.execute(select(view).order_by(view.c.name))]
 
 

@@ -36,8 +36,8 @@ from mutirao.model.topics.subscriptions import (
     unique_of,
 )
 from mutirao.model.topics.topics import PUBLICATION, RETRY, SUBSCRIPTION, patterns_of, topic_of
+from mutirao.sql import schema
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import limit, subscription
 from mutirao.sql.statements import limits
 from mutirao.sql.statements.upserts import clock, put_rows, unless_same
@@ -125,7 +125,7 @@ def remove(conn: Connection, dialect: Dialect, id: str) -> bool:
 
 def listed(conn: Connection) -> list[SubscriptionRecord]:
     """List the subscriptions by id. A single statement."""
-    view, its = views.subscriptions, subscription.c
+    view, its = schema.views.subscriptions, subscription.c
     query = select(view, its.options).join(subscription, its.id == view.c.id).order_by(view.c.id)
     return [_to_record(row) for row in conn.execute(query)]
 

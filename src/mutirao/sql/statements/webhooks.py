@@ -158,11 +158,6 @@ def open_to(conn: Connection, id: str) -> list[BreakerName]:
     return [BreakerName(*row) for row in conn.execute(opened)]
 
 
-def forget(conn: Connection, jobs: Sequence[int]) -> None:
-    """Forget the attempts of pruned jobs."""
-    dialect_of(conn.dialect).delete_rows(conn, webhook_attempt.c.job, jobs)
-
-
 def tallied(attempts: Iterable[WebhookAttempt]) -> dict[BreakerName, Tally]:
     """Count attempts by endpoint and by host.
 

@@ -1,14 +1,20 @@
 """The part of the SQL store for jobs that a broker carries."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
-from mutirao.model.brokers.doorbell import Doorbell, is_rung, unrung_lane
-from mutirao.model.jobs.job import Claim, Lane
+from mutirao.model.brokers.doorbell import is_rung, unrung_lane
 from mutirao.model.limits.fairness import queue_of
-from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.statements import carried
+from mutirao.sql import statements
 from mutirao.sql.store.locking import Applying
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.doorbell import Doorbell
+    from mutirao.model.jobs.job import Claim, Lane
+    from mutirao.sql.dialects.base import Dialect
 
 MAX_TRIES = 3  # of an answer, where limits call others first
 
@@ -29,7 +35,7 @@ class SqlCarried(Applying):
         """Take back doorbells that no broker has taken."""
         if not doorbells:
             return set()
-        return await self._insistent.run(carried.unring, self._dialect, doorbells)
+        return await self._insistent.run(statements.carried.unring, self._dialect, doorbells)
 
     async def answer(
         self, worker: int, doorbells: Collection[Doorbell], *, now: datetime | None = None
@@ -62,6 +68,6 @@ class SqlCarried(Applying):
             before = moment - timedelta(seconds=grace)
             if lane.run_at <= before and len(back) < limit:
                 back += await self._insistent.run(
-                    carried.recall, self._dialect, lane, before, limit - len(back)
+                    statements.carried.recall, self._dialect, lane, before, limit - len(back)
                 )
         return back

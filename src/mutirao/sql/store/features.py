@@ -3,46 +3,52 @@
 It calls the modules of the same names; it is one class because each part is only a few lines.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from mutirao.errors import InvalidSubscription, StoreBusy, StoreRefused
-from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.claim import UnfitClaim
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
-from mutirao.model.jobs.job import Claim, Job
-from mutirao.model.jobs.outcome import Settlement, completion
-from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
-from mutirao.model.keys.uniqueness import Unique
-from mutirao.model.limits.limits import LimitOrigin, LimitRecord, Rule, without
+from mutirao.model.jobs.job import Claim
+from mutirao.model.jobs.outcome import completion
+from mutirao.model.limits.limits import LimitOrigin, without
 from mutirao.model.row_json import UnreadableRow
-from mutirao.model.schedules.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
-from mutirao.model.topics.subscriptions import Replay, Replayed, Subscription, SubscriptionRecord
-from mutirao.ports import Attempt
-from mutirao.sql.connections.runner import Runner, for_people
-from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.enqueue.intake import SqlIntake
+from mutirao.sql import statements
+from mutirao.sql.connections.runner import for_people
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import (
-    change,
     graphs,
-    inbox,
     limits,
     ordering,
-    records,
-    replaying,
     results,
-    schedule_changes,
     schedules,
-    subscriptions,
-    supersede,
-    ticking,
     topics,
-    unfit_subscriptions,
     workers,
 )
-from mutirao.sql.store.locking import RowLocking
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.change import Change
+    from mutirao.model.jobs.job import Job
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
+    from mutirao.model.keys.uniqueness import Unique
+    from mutirao.model.limits.limits import LimitRecord, Rule
+    from mutirao.model.schedules.schedule import Agenda, Amend, Amended, ScheduleRecord, TickResult
+    from mutirao.model.topics.subscriptions import (
+        Replay,
+        Replayed,
+        Subscription,
+        SubscriptionRecord,
+    )
+    from mutirao.ports import Attempt
+    from mutirao.sql.connections.runner import Runner
+    from mutirao.sql.dialects.base import Dialect
+    from mutirao.sql.enqueue.intake import SqlIntake
+    from mutirao.sql.store.locking import RowLocking
 
 log = logging.getLogger("mutirao")
 MAX_KEYS_PER_LOOK = 100  # whose rules are asked before others have their turn
@@ -69,20 +75,21 @@ class SqlRecords:
     ) -> list[int]:
         """Give waiting jobs new values."""
         return await self._locking.order(
-            lambda conn, which: change.change(conn, self._dialect, which, new, now), which
+            lambda conn, which: statements.change.change(conn, self._dialect, which, new, now),
+            which,
         )
 
     # Supersede
 
     async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
         """Record which tasks have a supersede rule."""
-        await self._insistent.run(supersede.declare, tasks)
+        await self._insistent.run(statements.supersede.declare, tasks)
 
     async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
         """Ask rules about jobs that SQL enqueued."""
-        found = await self._runner.alone(supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK)
+        found = await self._runner.alone(statements.supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK)
         for task, name in found:
-            await self._insistent.run(supersede.judge, name, task, rules[task], now)
+            await self._insistent.run(statements.supersede.judge, name, task, rules[task], now)
         return len(found)
 
     # The inbox
@@ -98,7 +105,7 @@ class SqlRecords:
     async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
         """Forget some old messages."""
         moment = self._dialect.moment(now, -before)
-        return await self._patient.run(inbox.prune, moment, limit)
+        return await self._patient.run(statements.inbox.prune, moment, limit)
 
     # Schedules
 
@@ -117,14 +124,16 @@ class SqlRecords:
         self, amends: Mapping[str, Amend], *, now: datetime | None = None
     ) -> list[Amended]:
         """Change schedules and make their jobs."""
-        amendments = schedule_changes.Amending(self._dialect, self._intake.enqueue, amends, now)
+        amendments = statements.schedule_changes.Amending(
+            self._dialect, self._intake.enqueue, amends, now
+        )
         return await self._insistent.run(amendments.write)
 
     async def tick_schedules(
         self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
     ) -> list[TickResult]:
         """Make the jobs of due schedules."""
-        batch = ticking.Batch(self._dialect, self._intake.enqueue, limit, without, now)
+        batch = statements.ticking.Batch(self._dialect, self._intake.enqueue, limit, without, now)
         return await self._insistent.run(batch.write)
 
     async def confirm_declared(
@@ -195,18 +204,22 @@ class SqlRecords:
     ) -> None:
         """Write subscriptions."""
         await self._locking.limits(
-            self._insistent, subscriptions.put, self._dialect, asked, worker, now
+            self._insistent, statements.subscriptions.put, self._dialect, asked, worker, now
         )
 
     async def set_subscription_active(
         self, id: str, active: bool, *, now: datetime | None = None
     ) -> bool:
         """Enable or disable a subscription."""
-        return await self._insistent.run(subscriptions.set_active, self._dialect, id, active, now)
+        return await self._insistent.run(
+            statements.subscriptions.set_active, self._dialect, id, active, now
+        )
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription."""
-        return await self._locking.limits(self._insistent, subscriptions.remove, self._dialect, id)
+        return await self._locking.limits(
+            self._insistent, statements.subscriptions.remove, self._dialect, id
+        )
 
     async def confirm_declared_subscriptions(
         self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
@@ -218,11 +231,11 @@ class SqlRecords:
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
         """List the subscriptions."""
-        return await self._runner.read(for_people(subscriptions.listed))
+        return await self._runner.read(for_people(statements.subscriptions.listed))
 
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of what was published before."""
-        part = replaying.Replaying(
+        part = statements.replaying.Replaying(
             self._dialect, self._intake.enqueue, asked, SUBSCRIPTIONS_AT_ONCE
         )
         return await self._patient.run(part.go_on, after)
@@ -238,7 +251,7 @@ class SqlRecords:
 
     async def _disable_unfit(self, publication: Job) -> bool:
         """Disable subscriptions whose rows were spoilt by hand; return whether there were any."""
-        part = unfit_subscriptions.DisableUnfit(
+        part = statements.unfit_subscriptions.DisableUnfit(
             self._dialect, self._intake.enqueue, publication, None
         )
         found = await self._patient.run(part.write)
@@ -309,11 +322,11 @@ class SqlRecords:
         self, state: GraphState | None = None, limit: int | None = 100
     ) -> list[GraphRecord]:
         """List graphs."""
-        return await self._runner.read(for_people(records.graphs), state, limit)
+        return await self._runner.read(for_people(statements.records.graphs), state, limit)
 
     async def graph(self, id: int) -> GraphRecord:
         """Return one graph with its steps."""
-        return await self._runner.read(for_people(records.graph), id)
+        return await self._runner.read(for_people(statements.records.graph), id)
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:
         """Return how the jobs stand."""

@@ -5,26 +5,32 @@ of SQLAlchemy, when that commits. The commits of other connections are unknown: 
 those.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import event
 
-from mutirao.model.graphs.graph_plan import Plan
-from mutirao.model.jobs.change import Change
-from mutirao.model.jobs.job import Job, NewJob, Wake
-from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import JobFilter
-from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
-from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
+from mutirao.model.jobs.job import Wake
 from mutirao.notifiers.hub_access import HubAccess
-from mutirao.ports import Announcer, Attempt
-from mutirao.sql.connections.engines import POOL_SIZE, Database
+from mutirao.sql.connections.engines import POOL_SIZE
 from mutirao.sql.drivers.kinds import Adapting, Kinds
 from mutirao.sql.store.jobs import SqlStore
+
+if TYPE_CHECKING:
+    from mutirao.model.graphs.graph_plan import Plan
+    from mutirao.model.jobs.change import Change
+    from mutirao.model.jobs.job import Job, NewJob
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.jobs.records import JobFilter
+    from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
+    from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
+    from mutirao.ports import Announcer, Attempt
+    from mutirao.sql.connections.engines import Database
 
 # A lane is read from the moment that a wake-up names. Where this machine's clock gives it,
 # that may be so far ahead of the database's; if it is more, the hub's polling finds the job.
@@ -59,7 +65,7 @@ class Gathered:
         at = job.run_at or datetime.now(UTC) + timedelta(seconds=job.delay or 0.0) - CLOCK_SKEW
         self._first = at if self._first is None else min(self._first, at)
 
-    def merge(self, other: "Gathered") -> None:
+    def merge(self, other: Gathered) -> None:
         """Note what another one has noted."""
         self.jobs += other.jobs
         self._lanes |= other._lanes
@@ -108,7 +114,7 @@ class AnnouncingStore(SqlStore):
         self.hub = hub if isinstance(hub, HubAccess) else HubAccess(hub, self.engines.called)
         self._owns_hub = False  # whether nobody else closes it
 
-    def clone(self, connections: int = 1, *, within: float | None = None) -> "AnnouncingStore":
+    def clone(self, connections: int = 1, *, within: float | None = None) -> AnnouncingStore:
         """Return another handle on the same database, with connections of its own."""
         where = self.engines.database, self.engines.schema
         other = AnnouncingStore(
@@ -120,7 +126,7 @@ class AnnouncingStore(SqlStore):
 
     def elsewhere(
         self, url: str, connections: int, *, within: float | None = None
-    ) -> "AnnouncingStore":
+    ) -> AnnouncingStore:
         """Return a handle on another database, announced to the same hub."""
         schema, hub = self.engines.schema, self.hub.given
         other = AnnouncingStore(url, hub=hub, pool_size=connections, within=within, schema=schema)

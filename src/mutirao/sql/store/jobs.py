@@ -4,34 +4,23 @@ It only decides which statements run in one transaction; the statements themselv
 `statements`, `rules` and `dialects`.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from typing import Any, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
 from mutirao.model.brokers.doorbell import is_rung
-from mutirao.model.deploys import Deployed
-from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.job import (
-    Beat,
-    Claim,
-    Gives,
-    Job,
-    Lane,
-    LaneHead,
-    NewJob,
-    NewWorker,
     OutcomeKind,
-    Transaction,
     Using,
 )
-from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
-from mutirao.ports import Attempt, Notifier
-from mutirao.ports.program import ProgramConnections
+from mutirao.model.jobs.records import JobFilter
+from mutirao.sql import statements
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
-from mutirao.sql.connections.engines import POOL_SIZE, Database, Engines
+from mutirao.sql.connections.engines import POOL_SIZE, Engines
 from mutirao.sql.connections.program_transaction import ProgramTransaction, program_of
 from mutirao.sql.connections.runner import Runner, for_people
 from mutirao.sql.connections.transaction import CompletingTransaction
@@ -40,13 +29,9 @@ from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
 from mutirao.sql.statements import (
     fairness,
-    job_admin,
-    leftovers,
-    records,
     results,
     workers,
 )
-from mutirao.sql.statements.finding import figures
 from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
@@ -56,6 +41,26 @@ from mutirao.sql.store.reading import SqlReading
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 from mutirao.sql.store.webhooks import SqlWebhooks
+
+if TYPE_CHECKING:
+    from mutirao.model.deploys import Deployed
+    from mutirao.model.graphs.graph_plan import Plan
+    from mutirao.model.jobs.job import (
+        Beat,
+        Claim,
+        Gives,
+        Job,
+        Lane,
+        LaneHead,
+        NewJob,
+        NewWorker,
+        Transaction,
+    )
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.jobs.records import JobRecord, QueueCount, WorkerRecord
+    from mutirao.ports import Attempt, Notifier
+    from mutirao.ports.program import ProgramConnections
+    from mutirao.sql.connections.engines import Database
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
@@ -109,7 +114,7 @@ class SqlStore(
         self._locking = RowLocking(self._dialect.rules, self._insistent, runner)
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
-    def clone(self, connections: int = 1, *, within: float | None = None) -> "SqlStore":
+    def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
         """Return another handle on the same database, with connections of its own."""
         engines = self.engines
         other = SqlStore(
@@ -119,7 +124,7 @@ class SqlStore(
         other.program = self.program
         return other
 
-    def elsewhere(self, url: str, connections: int, *, within: float | None = None) -> "SqlStore":
+    def elsewhere(self, url: str, connections: int, *, within: float | None = None) -> SqlStore:
         """Return a handle on another database, whose tables are in a schema of the same name."""
         return SqlStore(url, pool_size=connections, within=within, schema=self.engines.schema)
 
@@ -345,7 +350,7 @@ class SqlStore(
         if outcome is OutcomeKind.SUCCEEDED:
             await self._patient.alone(results.expire, self._dialect.moment(now))
         return await self._patient.run(
-            job_admin.prune, outcome, self._dialect.moment(now, -before), limit
+            statements.job_admin.prune, outcome, self._dialect.moment(now, -before), limit
         )
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
@@ -357,7 +362,7 @@ class SqlStore(
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
         """Repair some leftovers; return how many, by a description."""
-        return await self._patient.run(leftovers.mend, self._dialect, now)
+        return await self._patient.run(statements.leftovers.mend, self._dialect, now)
 
     async def refresh_statistics(self) -> None:
         """Update the query planner's statistics."""
@@ -392,29 +397,31 @@ class SqlStore(
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""
-        return await self._runner.read(for_people(records.jobs), which)
+        return await self._runner.read(for_people(statements.records.jobs), which)
 
     async def job(self, id: int) -> JobRecord:
         """Return one job with its attempts."""
-        return await self._runner.read(for_people(records.job), id)
+        return await self._runner.read(for_people(statements.records.job), id)
 
     async def counts(self) -> list[QueueCount]:
         """Count jobs by queue and state."""
-        return await self._runner.read(for_people(records.counts))
+        return await self._runner.read(for_people(statements.records.counts))
 
     async def workers(self, *, near: bool = False) -> list[WorkerRecord]:
         """List the registered workers."""
         likely = self._dialect.running_near() if near else None
         if likely is not None:
-            return await self._look(for_people(figures.workers), likely)
-        return await self._runner.read(for_people(records.workers))
+            return await self._look(for_people(statements.finding.figures.workers), likely)
+        return await self._runner.read(for_people(statements.records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
         return await self._history_of(
             lambda: self._locking.order(
-                lambda conn, which: job_admin.cancel(conn, self._dialect, enqueue, which, now),
+                lambda conn, which: statements.job_admin.cancel(
+                    conn, self._dialect, enqueue, which, now
+                ),
                 which,
             ),
             None,
@@ -423,17 +430,19 @@ class SqlStore(
     async def end_expired(self, limit: int, *, now: datetime | None = None) -> int:
         """End jobs that wait and are not wanted any more."""
         moment, enqueue = self._dialect.moment(now), self._intake.enqueue
-        waiting, seen = await self._runner.alone(job_admin.expired, moment, limit)
+        waiting, seen = await self._runner.alone(statements.job_admin.expired, moment, limit)
         if not (waiting or seen):
             return 0
         ended = await self._history_of(
             lambda: self._locking.order(
-                lambda conn, which: job_admin.end_expired(conn, self._dialect, enqueue, which, now),
+                lambda conn, which: statements.job_admin.end_expired(
+                    conn, self._dialect, enqueue, which, now
+                ),
                 JobFilter(ids=tuple(waiting)),
             ),
             None,
         )
-        await self._insistent.run(job_admin.has_seen_expired, [*seen, *ended])
+        await self._insistent.run(statements.job_admin.has_seen_expired, [*seen, *ended])
         return len(ended)
 
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
@@ -441,18 +450,18 @@ class SqlStore(
         moment = self._dialect.moment(now)
         return await self._locking.order(
             lambda conn, which: _run_and_wake(
-                conn, self._dialect, job_admin.run_now, which, moment
+                conn, self._dialect, statements.job_admin.run_now, which, moment
             ),
             which,
         )
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
-        return await self._insistent.run(job_admin.redrive, which, self._intake.enqueue)
+        return await self._insistent.run(statements.job_admin.redrive, which, self._intake.enqueue)
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""
-        return await self._runner.read(for_people(records.unserved_tasks), known)
+        return await self._runner.read(for_people(statements.records.unserved_tasks), known)
 
 
 def _run_and_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:

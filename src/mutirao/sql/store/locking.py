@@ -5,26 +5,31 @@ transaction that holds some rows must not wait for others: that would be a deadl
 locked without waiting, or each in a transaction of its own, which may wait. See ADR 36.
 """
 
+from __future__ import annotations
+
 import logging
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
 
 from mutirao.errors import StoreBusy, StoreError
-from mutirao.model.jobs.job import Claim, Lane
-from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.jobs.records import JobFilter
 from mutirao.model.limits.limits import Claimed, both
-from mutirao.sql.connections.runner import Runner
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.pipelining import in_one_transaction
-from mutirao.sql.drivers.steps import Query
-from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
-from mutirao.sql.statements import job_admin, limits
+from mutirao.sql.statements import limits
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.job import Claim, Lane
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.model.jobs.records import JobFilter
+    from mutirao.sql import statements
+    from mutirao.sql.connections.runner import Runner
+    from mutirao.sql.drivers.steps import Query
+from mutirao.sql.rules.base import Rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -89,7 +94,7 @@ class RowLocking:
         """Do something to all jobs that match; return their ids."""
 
         async def one_by_one() -> list[int]:
-            found = await self.runner.run(job_admin.matching_live, which)
+            found = await self.runner.run(statements.job_admin.matching_live, which)
             batches = [await self.insistent.run(body, replace(which, ids=(id,))) for id in found]
             return [id for ids in batches for id in ids]
 

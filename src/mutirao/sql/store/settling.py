@@ -1,16 +1,22 @@
 """Settles jobs in one transaction, in as few round trips as graphs and keys allow."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
-from mutirao.model.jobs.job import NewJob, OutcomeKind
-from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.model.limits.limits import anywhere, both
-from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.statements import graphs, results, schedules, uniqueness
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.job import NewJob
+    from mutirao.model.jobs.outcome import Settlement
+    from mutirao.sql.dialects.base import Dialect
 
 
 class Settling:

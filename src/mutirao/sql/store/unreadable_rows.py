@@ -1,15 +1,19 @@
 """The part of the SQL store that finds and buries rows which make every claim fail."""
 
+from __future__ import annotations
+
 from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from mutirao.errors import StoreRefused
-from mutirao.model.jobs.job import Claim, Lane
-from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.enqueue.intake import SqlIntake
-from mutirao.sql.statements import stray_attempts, unreadable_rows
+from mutirao.sql import statements
 from mutirao.sql.store.locking import Applying
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.job import Claim, Lane
+    from mutirao.sql.dialects.base import Dialect
+    from mutirao.sql.enqueue.intake import SqlIntake
 
 T = TypeVar("T")
 MAX_TRIES = 3  # of a claim, where limits call others first
@@ -26,7 +30,9 @@ class SqlSifting(Applying):
         self, lanes: Sequence[Lane] | None, limit: int, *, now: datetime | None = None
     ) -> list[int]:
         """Return the ids of due jobs."""
-        return await self._runner.alone(unreadable_rows.due, self._dialect, lanes, limit, now)
+        return await self._runner.alone(
+            statements.unreadable_rows.due, self._dialect, lanes, limit, now
+        )
 
     async def claim_these(
         self, worker: int, jobs: Collection[int], *, now: datetime | None = None
@@ -34,7 +40,9 @@ class SqlSifting(Applying):
         """Claim jobs by their ids: as by doorbells, which need not have been rung."""
         claims: list[Claim] = []
         for _ in range(MAX_TRIES):
-            runs = await self._runner.alone(unreadable_rows.waiting, self._dialect, list(jobs))
+            runs = await self._runner.alone(
+                statements.unreadable_rows.waiting, self._dialect, list(jobs)
+            )
             if not runs:
                 return []
             claims = await self._apply(self._rules.answer, worker, runs, now)
@@ -44,13 +52,15 @@ class SqlSifting(Applying):
 
     async def disown(self, jobs: Collection[int] | None) -> set[int]:
         """Delete attempts that no run has made."""
-        return await self._patient.run(stray_attempts.disown, self._dialect, jobs)
+        return await self._patient.run(statements.stray_attempts.disown, self._dialect, jobs)
 
     async def bury(
         self, job: int, error_type: str, error: str, *, now: datetime | None = None
     ) -> bool:
         """End a waiting job as dead."""
-        how = unreadable_rows.Burial(self._dialect, self._intake.enqueue, error_type, error, now)
+        how = statements.unreadable_rows.Burial(
+            self._dialect, self._intake.enqueue, error_type, error, now
+        )
         return await self._history_of(lambda: self._insistent.run(how.bury, job), [job])
 
     async def _history_of(

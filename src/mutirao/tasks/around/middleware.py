@@ -112,7 +112,7 @@ async def around_attempt(
             return outcome
         if next(steps, _OVER) is _OVER:
             raise _never_yielded(outer)
-        outcome = await around_attempt(inner, job, perform, judge)
+        outcome = await (around_attempt(inner, job, perform, judge) if inner else perform())
         _finish(steps, outcome)
     except BaseException as error:  # noqa: BLE001 (whatever is raised becomes an outcome)
         return judge(error)

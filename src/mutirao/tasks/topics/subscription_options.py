@@ -24,7 +24,7 @@ from mutirao.model.topics.payload_filter import (
 )
 from mutirao.model.topics.subscriptions import MAX_SUBSCRIPTION_ID, Subscription, WhenDead, scope_of
 from mutirao.model.topics.topics import check_pattern
-from mutirao.model.webhooks.endpoints import OF_ENDPOINT
+from mutirao.model.webhooks.webhook_names import OF_ENDPOINT
 from mutirao.tasks.options import (
     Duration,
     TaskOptions,

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from time import monotonic
+from types import MappingProxyType
 from typing import NamedTuple
 
 from prometheus_client import CollectorRegistry
@@ -26,7 +27,8 @@ from mutirao.model.schedules.schedule import ScheduleRecord, ScheduleStatus
 from mutirao.model.topics.subscriptions import SubscriptionRecord
 from mutirao.model.webhooks.breakers import BreakerState
 from mutirao.model.webhooks.endpoints import EndpointRecord
-from mutirao.ports import Store
+from mutirao.ports import Store, Transport
+from mutirao.telemetry.prometheus.broker_reading import BrokerReading, of_brokers, read_brokers
 from mutirao.telemetry.prometheus.families import Labels, Named, alone, gauge, written
 from mutirao.telemetry.prometheus.http_port import PortReply
 from mutirao.telemetry.prometheus.text import scraped
@@ -86,10 +88,11 @@ class StoreReading(NamedTuple):
     limits: list[LimitRecord]
     subscriptions: list[SubscriptionRecord]
     endpoints: list[EndpointRecord]
+    brokers: list[BrokerReading]
 
 
-async def read(store: Store) -> StoreReading:
-    """Read all of it: one statement or a few for each."""
+async def read(store: Store, transports: Mapping[str, Transport]) -> StoreReading:
+    """Read all of it: one statement or a few for each; two counts of a queue at a broker."""
     return StoreReading(
         figures=await store.figures(),
         workers=await store.workers(),
@@ -98,6 +101,7 @@ async def read(store: Store) -> StoreReading:
         limits=await store.limits(),
         subscriptions=await store.subscriptions(),
         endpoints=await store.endpoints(),
+        brokers=await read_brokers(transports),
         at=datetime.now(UTC),
     )
 
@@ -109,11 +113,17 @@ class StoreMetrics:
         store: a handle that nobody else uses, with a time limit; see `READ_WITHIN`.
         queues: those that tasks are in, which have series even without a job.
         least_age: seconds for which a reading is kept at least.
+        transports: the brokers of queues, by queue.
     """
 
     def __init__(
-        self, store: Store, queues: Iterable[str] = (), least_age: float = LEAST_AGE
+        self,
+        store: Store,
+        queues: Iterable[str] = (),
+        least_age: float = LEAST_AGE,
+        transports: Mapping[str, Transport] = MappingProxyType({}),
     ) -> None:
+        self._transports = transports
         self._store, self._queues, self._least_age = store, frozenset(queues), least_age
         self._lock = asyncio.Lock()
         self._reading: StoreReading | None = None
@@ -121,20 +131,24 @@ class StoreMetrics:
         self._failed = False
 
     async def scraped(self, accept: str = "") -> PortReply:
-        """Return the answer to a scrape; who comes while it is read waits for the same reading."""
+        """Return the answer to a scrape."""
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(await self.collected())
+        return scraped(registry, accept)
+
+    async def collected(self) -> Collector:
+        """Return the numbers; who comes while they are read waits for the same reading."""
         async with self._lock:
             if monotonic() >= self._fresh_until:
                 await self._read()
             reading, age = self._reading, monotonic() - self._read_at
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Collected(reading, self._queues, self._took, age))
-        return scraped(registry, accept)
+        return _Collected(reading, self._queues, self._took, age)
 
     async def _read(self) -> None:
         began = monotonic()
         reading, self._reading = None, None
         try:
-            reading = await read(self._store)
+            reading = await read(self._store, self._transports)
         except MutiraoError as error:
             if not self._failed:
                 log.warning("the metrics of the store cannot be read: %s", error)
@@ -169,6 +183,7 @@ class _Collected(Collector):
             yield from _of_limits(self._reading.limits)
             yield from _of_subscriptions(self._reading.subscriptions)
             yield from _of_endpoints(self._reading.endpoints)
+            yield from of_brokers(self._reading.brokers)
 
 
 def _of_queues(found: StoreReading, known: frozenset[str]) -> Iterator[Metric]:

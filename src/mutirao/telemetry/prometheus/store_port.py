@@ -2,36 +2,84 @@
 
 import asyncio
 import signal
-from collections.abc import Iterable
+from functools import partial
+from typing import TYPE_CHECKING, Protocol
 
 from mutirao.errors import StoreUnavailable
 from mutirao.log import log
-from mutirao.ports import Store
 from mutirao.telemetry.prometheus.http_port import HttpServer, PortReply
-from mutirao.telemetry.prometheus.store_metrics import READ_WITHIN, StoreMetrics
+from mutirao.telemetry.prometheus.several_stores import SeveralStores
+from mutirao.telemetry.prometheus.store_metrics import LEAST_AGE, READ_WITHIN, StoreMetrics
+
+if TYPE_CHECKING:
+    from mutirao.app import Mutirao
 
 ANSWER_WITHIN = 60.0  # seconds that a scrape waits for a reading
 LIVE = PortReply(200, "application/json", b'{"status": "ok"}')
 
 
-async def told_once(store: Store, queues: Iterable[str]) -> str:
-    """Return what a store holds, as Prometheus's text; it says of itself whether it could be read.
+class Source(Protocol):
+    """What is scraped."""
+
+    async def check(self) -> None:
+        """Raise what says that it cannot be read, now or ever."""
+        ...
+
+    async def scraped(self, accept: str = "") -> PortReply:
+        """Return the answer to a scrape."""
+        ...
+
+    async def aclose(self) -> None:
+        """Close its connections."""
+        ...
+
+
+class OneStore(StoreMetrics):
+    """What the application's own database holds, and its brokers; by connections of its own."""
+
+    def __init__(self, app: "Mutirao", least_age: float) -> None:
+        self._app, own = app, app.store.clone(1, within=READ_WITHIN)
+        super().__init__(own, _queues(app), least_age, app.transports)
+
+    async def check(self) -> None:
+        """Raise what says that the tables do not fit the code, or that the database is away."""
+        await self._store.check()
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._store.close()
+        for transport in {id(each): each for each in self._app.transports.values()}.values():
+            await transport.aclose()
+
+
+async def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> Source:
+    """Return what the application's databases hold, each by its name, or its own one."""
+    if await app.alisted_databases() is None:
+        return OneStore(app, least_age)
+
+    async def listed() -> dict[str, str]:
+        return await app.alisted_databases() or {}
+
+    opened = partial(app.another_database, within=READ_WITHIN)
+    return SeveralStores(listed, opened, _queues(app), least_age)
+
+
+async def told_once(app: "Mutirao") -> str:
+    """Return what is held, as Prometheus's text; it says of itself whether it could be read.
 
     Raises:
         MutiraoError: the tables do not fit the code, or the database is away.
     """
-    own = store.clone(1, within=READ_WITHIN)
+    source = await source_of(app)
     try:
-        await own.check()
-        return (await StoreMetrics(own, queues).scraped()).body.decode()
+        await source.check()
+        return (await source.scraped()).body.decode()
     finally:
-        await own.close()
+        await source.aclose()
 
 
-async def serve(
-    store: Store, queues: Iterable[str], host: str, port: int, least_age: float
-) -> None:
-    """Serve what a store holds until SIGTERM or SIGINT; a database that is away is waited for.
+async def serve(app: "Mutirao", host: str, port: int, least_age: float) -> None:
+    """Serve what is held until SIGTERM or SIGINT; a database that is away is waited for.
 
     Raises:
         ConfigurationError: nobody can listen there.
@@ -40,28 +88,31 @@ async def serve(
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stopping.set)
-    own = store.clone(1, within=READ_WITHIN)
-    metrics = StoreMetrics(own, queues, least_age)
+    source = await source_of(app, least_age)
 
     def scraped(accept: str) -> PortReply:
         """Answer, in the thread of a scrape."""
-        told = asyncio.run_coroutine_threadsafe(metrics.scraped(accept), loop)
+        told = asyncio.run_coroutine_threadsafe(source.scraped(accept), loop)
         return told.result(ANSWER_WITHIN)
 
     server = HttpServer(host, port, {"/metrics": scraped, "/livez": lambda _: LIVE}, "--port")
     try:
-        await _check(own)
+        await _check(source)
         server.start()
         log.info("metrics at %s/metrics", server.url)
         await stopping.wait()
     finally:
         server.stop()
-        await own.close()
+        await source.aclose()
 
 
-async def _check(store: Store) -> None:
+async def _check(source: Source) -> None:
     """Raise SchemaError if the tables do not fit; a database that is away may come back."""
     try:
-        await store.check()
+        await source.check()
     except StoreUnavailable as error:
         log.warning("the database is away: %s", error)
+
+
+def _queues(app: "Mutirao") -> set[str]:
+    return {task.options.queue for task in app.tasks.values()}

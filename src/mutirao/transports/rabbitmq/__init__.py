@@ -268,6 +268,10 @@ class RabbitMQ:
             answer = await channel.queue_declare(name, passive=True, timeout=CALL_LIMIT)
         return answer.message_count or 0
 
+    async def dead_count(self, queue: str) -> int:
+        """Return how many dead messages there are; see `Transport.dead_count`."""
+        return await self._count(self._topology.dead(queue))
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         return await Graveyard(self._here(), self._topology, queue).look(most)

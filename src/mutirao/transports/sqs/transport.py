@@ -192,6 +192,12 @@ class SQS:
         """Return how many messages wait, about a minute ago; see `Transport.waiting`."""
         return await self._call(lambda: self._open().calls.waiting(self._queue(queue).url))
 
+    async def dead_count(self, queue: str) -> int:
+        """Return how many dead messages there are, about a minute ago; see `Transport`."""
+        return await self._call(
+            lambda: self._open().calls.waiting(self._queue(queue, dead=True).url)
+        )
+
     async def dead(self, queue: str, most: int) -> list[DeadMessage]:
         """Return dead messages; see `Transport.dead`."""
         found: list[Found] = []

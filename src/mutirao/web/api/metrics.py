@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from starlette.requests import Request
 from starlette.responses import Response
 
-from mutirao.errors import MissingDriver
 from mutirao.web.access import Decide, Permission, check, decided
 from mutirao.web.api import problems
 
@@ -38,14 +37,9 @@ class SiteMetrics:
     def _of_store(self) -> "StoreMetrics":
         """Return the readings; made with the first scrape, in the loop that serves."""
         if self._metrics is None:
-            try:
-                from mutirao.telemetry.prometheus.store_metrics import StoreMetrics
-            except ModuleNotFoundError as missing:
-                raise MissingDriver(
-                    f"metrics need {missing.name}, which is not installed: run"
-                    " pip install 'mutirao[prometheus]'"
-                ) from missing
+            from mutirao.telemetry.prometheus.store_metrics import StoreMetrics
+
             desk = self._site.client
             queues = {task.options.queue for task in desk.tasks.values()}
-            self._metrics = StoreMetrics(desk.store, queues)
+            self._metrics = StoreMetrics(desk.store, queues, transports=desk.transports)
         return self._metrics

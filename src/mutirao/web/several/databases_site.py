@@ -62,7 +62,7 @@ class DatabasesSite(Site):
     ) -> None:
         page = SitePage(path="/", name="databases", show=self._show, whole=False, listed=False)
         self._listing, self._ticks = app, clock
-        self.listed = ListedDatabases(app.alisted, clock)
+        self.listed = ListedDatabases(app.alisted_databases, clock)
         self._opened: dict[str, _Opened] = {}
         super().__init__(app, settings, (page,))
 

@@ -22,7 +22,7 @@ class Elsewhere(Protocol[AppOf]):
         """Whether it lists databases, rather than to have one."""
         ...
 
-    async def alisted(self) -> Mapping[str, str]:
+    async def alisted_databases(self) -> Mapping[str, str] | None:
         """Return the URLs, each with what may be shown of it; raise ConfigurationError."""
         ...
 
@@ -59,7 +59,7 @@ class ListedDatabases:
 
     def __init__(
         self,
-        ask: Callable[[], Awaitable[Mapping[str, str]]],
+        ask: Callable[[], Awaitable[Mapping[str, str] | None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask, self._clock = ask, clock
@@ -85,7 +85,7 @@ class ListedDatabases:
             self._kept.at = self._clock()
             return self._kept.found
         self._failed = False
-        self._kept = _Kept(_named(listed), self._clock())
+        self._kept = _Kept(_named(listed or {}), self._clock())
         return self._kept.found
 
 

@@ -6,6 +6,7 @@ worker that was idle, a third of the time from the commit of a job to its handle
 
 from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -16,14 +17,16 @@ from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import KeyName
 from mutirao.model.limits.fairness import is_fair, lanes_of, queue_of
 from mutirao.model.limits.limits import PROVEN_ENOUGH
-from mutirao.model.webhooks.endpoints import USUAL_LIMIT
-from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
+from mutirao.model.webhooks.webhook_names import USUAL_LIMIT_NAME
 from mutirao.sql.dialects.postgresql import limits, statements, supersede
 from mutirao.sql.dialects.postgresql.limits import ClaimRequest, asks_again
 from mutirao.sql.drivers.failures import is_stale
 from mutirao.sql.drivers.steps import Execute, Query, Row
 from mutirao.sql.rules import webhooks
 from mutirao.sql.rules.base import Rules, by_id, given_back, in_lane_order
+
+if TYPE_CHECKING:
+    from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 
 _QUEUE = Claim._fields.index("queue")
 
@@ -98,13 +101,13 @@ class PostgresqlRules(Rules):
 
     def delivered(
         self,
-        attempts: Sequence[WebhookAttempt],
+        attempts: Sequence["WebhookAttempt"],
         done: Sequence[Settlement],
         now: datetime | None,
     ) -> Query[set[int] | None]:
         """Write attempts at webhooks that all went well, and complete jobs."""
         rows = [webhooks.values_of(each) for each in attempts]
-        counted = (USUAL_LIMIT.name, PROVEN_ENOUGH, now)
+        counted = (USUAL_LIMIT_NAME, PROVEN_ENOUGH, now)
         values = (msgspec.json.encode(rows).decode(), *_ended(by_id(done)), *counted)
         [(written, found, lanes)] = yield Execute(statements.DELIVERED, values)
         if not written:

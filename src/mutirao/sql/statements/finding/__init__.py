@@ -1,1 +1,24 @@
-"""How jobs are found by a filter, for people and for actions; the same on every database."""
+"""How jobs are found by a filter, for people and for actions; the same on every database.
+
+Those below are loaded when somebody first asks the package for them: few programs need many.
+"""
+
+from typing import TYPE_CHECKING
+
+from mutirao.sql import on_demand
+
+if TYPE_CHECKING:
+    from mutirao.sql.statements.finding import (
+        audit as audit,
+    )
+    from mutirao.sql.statements.finding import (
+        figures as figures,
+    )
+    from mutirao.sql.statements.finding import (
+        paging as paging,
+    )
+    from mutirao.sql.statements.finding import (
+        standing as standing,
+    )
+else:
+    __getattr__ = on_demand(__name__)

@@ -16,7 +16,7 @@ TRACE_KEY = "trace"  # of the headers in the metadata
 BAGGAGE = "baggage"
 
 
-def carrying(job: NewJob, headers: Mapping[str, str]) -> NewJob:
+def with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
     """Return a job with these headers, in addition to those that it has.
 
     A `trace` in its metadata that is something else is left as it is. Of `baggage` each entry that
@@ -33,15 +33,15 @@ def carrying(job: NewJob, headers: Mapping[str, str]) -> NewJob:
     return replace(job, traceparent=traceparent, metadata=metadata)
 
 
-def carried(job: Job | NewJob) -> dict[str, str]:
+def headers_of(job: Job | NewJob) -> dict[str, str]:
     """Return the headers that a job has kept; others than we may have written its metadata."""
     headers: dict[str, str] = {}
     if isinstance(job, NewJob) or _may_carry(job):
         kept: Any = job.metadata.get(TRACE_KEY)
         found = kept.items() if isinstance(kept, Mapping) else ()
         headers = {name: value for name, value in found if isinstance(value, str)}
-    if job.traceparent is not None:
-        headers[TRACEPARENT] = job.traceparent
+    if (traceparent := job.traceparent) is not None:
+        headers[TRACEPARENT] = traceparent
     return headers
 
 

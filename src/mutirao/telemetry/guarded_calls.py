@@ -12,7 +12,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class CallGuard:
+class GuardedCalls:
     """The calls of one library.
 
     Parameters:

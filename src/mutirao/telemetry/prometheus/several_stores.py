@@ -1,0 +1,109 @@
+"""What several databases hold, for Prometheus: the metrics of each, with its name as a label."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import Metric
+from prometheus_client.registry import Collector
+
+from mutirao.log import log
+from mutirao.ports import Store
+from mutirao.telemetry.prometheus.families import written
+from mutirao.telemetry.prometheus.http_port import PortReply
+from mutirao.telemetry.prometheus.store_metrics import LEAST_AGE, StoreMetrics
+from mutirao.telemetry.prometheus.text import scraped
+
+LABEL = "database"
+
+
+class Member(NamedTuple):
+    """One of the databases: its name, which may be shown, its store, and its metrics."""
+
+    name: str
+    store: Store
+    metrics: StoreMetrics
+
+
+class SeveralStores:
+    """The metrics of the databases that an application lists, in one event loop.
+
+    The list is asked for at each scrape: what is new is read, and what is gone is closed. While it
+    cannot be had, those that are known are read.
+
+    Parameters:
+        listed: returns the names of the databases, by what `opened` takes.
+        opened: returns a handle on one, which nobody else uses, with a time limit.
+        queues: those that tasks are in.
+        least_age: seconds for which a reading is kept at least.
+    """
+
+    def __init__(
+        self,
+        listed: Callable[[], Awaitable[Mapping[str, str]]],
+        opened: Callable[[str], Store],
+        queues: Iterable[str],
+        least_age: float = LEAST_AGE,
+    ) -> None:
+        self._listed, self._opened = listed, opened
+        self._queues, self._least_age = frozenset(queues), least_age
+        self._members: dict[str, Member] = {}
+        self._lock = asyncio.Lock()
+
+    async def scraped(self, accept: str = "") -> PortReply:
+        """Return the answer to a scrape."""
+        async with self._lock:
+            await self._follow()
+            members = [*self._members.values()]
+        found = await asyncio.gather(*(each.metrics.collected() for each in members))
+        registry = CollectorRegistry(auto_describe=False)
+        registry.register(_Labelled(dict(zip((each.name for each in members), found, strict=True))))
+        return scraped(registry, accept)
+
+    async def check(self) -> None:
+        """Raise what the list raises; one of them that is away, or not migrated, is only not up."""
+        async with self._lock:
+            await self._follow()
+
+    async def aclose(self) -> None:
+        """Close the connections to all of them."""
+        members, self._members = self._members, {}
+        for each in members.values():
+            await each.store.close()
+
+    async def _follow(self) -> None:
+        try:
+            listed = await self._listed()
+        except Exception as error:
+            if not self._members:
+                raise
+            log.warning("the databases cannot be listed; those that are known are read: %s", error)
+            return
+        for key, name in listed.items():
+            if key not in self._members:
+                store = self._opened(key)
+                metrics = StoreMetrics(store, self._queues, self._least_age)
+                self._members[key] = Member(name, store, metrics)
+        for key in self._members.keys() - listed.keys():
+            await self._members.pop(key).store.close()
+
+
+class _Labelled(Collector):
+    """The families of several collectors, each once, whose samples say whose they are."""
+
+    def __init__(self, collectors: Mapping[str, Collector]) -> None:
+        self._collectors = collectors
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all families."""
+        families: dict[str, Metric] = {}
+        for name, collector in self._collectors.items():
+            for family in collector.collect():
+                whose = {LABEL: written(name)}
+                labelled = [
+                    each._replace(labels={**each.labels, **whose}) for each in family.samples
+                ]
+                family.samples = []
+                families.setdefault(family.name, family).samples += labelled
+        yield from families.values()
