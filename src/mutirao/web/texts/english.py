@@ -316,7 +316,7 @@ ENGLISH: Mapping[str, str] = {
     "why.limit": "The limit “{limit}” is full: {running} run, {most} may.",
     "why.limit_gone": "It waited for the limit “{limit}”, which is gone: it is released in a"
     " moment.",
-    "why.blocked": "It is blocked, and nothing tells by what. Workers release such jobs every"
+    "why.blocked": "It is blocked, and nothing says by what. Workers release such jobs every"
     " few minutes.",
     "why.time": "It is due {run_at}.",
     "why.retry": "Attempt {attempt} has ended, and the next one is due {run_at}.",
