@@ -38,7 +38,7 @@ class ListingApp(DashboardApp, Elsewhere[DashboardApp], Protocol):
 
 
 @dataclass(slots=True)
-class _Opened:
+class _OpenedSite:
     app: DashboardApp
     site: Site
     url: str
@@ -63,7 +63,7 @@ class DatabasesSite(Site):
         page = SitePage(path="/", name="databases", show=self._show, whole=False, listed=False)
         self._listing, self._ticks = app, clock
         self.listed = ListedDatabases(app.alisted_databases, clock)
-        self._opened: dict[str, _Opened] = {}
+        self._opened: dict[str, _OpenedSite] = {}
         super().__init__(app, settings, (page,))
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -101,13 +101,13 @@ class DatabasesSite(Site):
             opened.asks -= 1
             opened.used = self._ticks()
 
-    async def _of(self, database: ListedDatabase) -> _Opened:
+    async def _of(self, database: ListedDatabase) -> _OpenedSite:
         """Return the dashboard of a database; a URL with another password has another one."""
         found = self._opened.get(database.name)
         if found is not None and found.url == database.url:
             return found
         app = self._listing.elsewhere(database.url)
-        made = _Opened(app, Site(app, self._settings), database.url, self._ticks())
+        made = _OpenedSite(app, Site(app, self._settings), database.url, self._ticks())
         self._opened[database.name] = made
         if found is not None:
             await found.aclose()

@@ -44,7 +44,7 @@ class ListedDatabase(NamedTuple):
 
 
 @dataclass(slots=True)
-class _Kept:
+class _KeptList:
     found: Mapping[str, ListedDatabase]
     at: float
 
@@ -63,7 +63,7 @@ class ListedDatabases:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._ask, self._clock = ask, clock
-        self._kept: _Kept | None = None
+        self._kept: _KeptList | None = None
         self._failed = False
 
     async def get(self) -> Mapping[str, ListedDatabase]:
@@ -85,7 +85,7 @@ class ListedDatabases:
             self._kept.at = self._clock()
             return self._kept.found
         self._failed = False
-        self._kept = _Kept(_named(listed or {}), self._clock())
+        self._kept = _KeptList(_named(listed or {}), self._clock())
         return self._kept.found
 
 
