@@ -24,6 +24,7 @@ _LAST = ("error", "traceback")
 _RESERVED = frozenset((*_FIRST, *_LAST))
 # In a line for people the message says these, or the process is known.
 _SAID = frozenset(("event", "error", "worker"))
+_encode = json.JSONEncoder(default=str, ensure_ascii=False, allow_nan=False).encode
 _UNPLAIN = re.compile(r'[\s"=\[\]]')  # what would end a field, or begin another one
 _UNNAMED = re.compile(r"[^\w.-]")  # what the name of a field cannot have
 
@@ -113,9 +114,9 @@ def _told(value: Any) -> Any:
 def _json(value: Any) -> str:
     """Return JSON in which nothing acts: what is not printable is escaped as JSON has it."""
     try:
-        line = json.dumps(value, default=str, ensure_ascii=False, allow_nan=False)
+        line = _encode(value)
     except (TypeError, ValueError):  # no number, no name, or a circle
-        line = json.dumps(_plain(value), default=str, ensure_ascii=False, allow_nan=False)
+        line = _encode(_plain(value))
     if line.isprintable():
         return line
     return "".join(each if each.isprintable() else json.dumps(each)[1:-1] for each in line)
@@ -169,7 +170,7 @@ def _short(value: Any) -> str:
 
 def _time(record: logging.LogRecord) -> str:
     moment = datetime.fromtimestamp(record.created, UTC)
-    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1000:03d}Z"
+    return f"{moment.isoformat(timespec='milliseconds')[:-6]}Z"
 
 
 def _traceback(formatter: logging.Formatter, record: logging.LogRecord) -> str:

@@ -18,7 +18,7 @@ from mutirao.telemetry.prometheus.text import scraped
 LABEL = "database"
 
 
-class Member(NamedTuple):
+class ListedStore(NamedTuple):
     """One of the databases: its name, which may be shown, its store, and its metrics."""
 
     name: str
@@ -48,7 +48,7 @@ class SeveralStores:
     ) -> None:
         self._listed, self._opened = listed, opened
         self._queues, self._least_age = frozenset(queues), least_age
-        self._members: dict[str, Member] = {}
+        self._members: dict[str, ListedStore] = {}
         self._lock = asyncio.Lock()
 
     async def scraped(self, accept: str = "") -> PortReply:
@@ -84,7 +84,7 @@ class SeveralStores:
             if key not in self._members:
                 store = self._opened(key)
                 metrics = StoreMetrics(store, self._queues, self._least_age)
-                self._members[key] = Member(name, store, metrics)
+                self._members[key] = ListedStore(name, store, metrics)
         for key in self._members.keys() - listed.keys():
             await self._members.pop(key).store.close()
 

@@ -18,7 +18,7 @@ ANSWER_WITHIN = 60.0  # seconds that a scrape waits for a reading
 LIVE = PortReply(200, "application/json", b'{"status": "ok"}')
 
 
-class Source(Protocol):
+class MetricsSource(Protocol):
     """What is scraped."""
 
     async def check(self) -> None:
@@ -52,7 +52,7 @@ class OneStore(StoreMetrics):
             await transport.aclose()
 
 
-async def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> Source:
+async def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> MetricsSource:
     """Return what the application's databases hold, each by its name, or its own one."""
     if await app.alisted_databases() is None:
         return OneStore(app, least_age)
@@ -106,7 +106,7 @@ async def serve(app: "Mutirao", host: str, port: int, least_age: float) -> None:
         await source.aclose()
 
 
-async def _check(source: Source) -> None:
+async def _check(source: MetricsSource) -> None:
     """Raise SchemaError if the tables do not fit; a database that is away may come back."""
     try:
         await source.check()
