@@ -50,7 +50,7 @@ class Drops:
             log.warning("%s events were dropped %s", more, self._where, extra=extra)
 
     def to_note(self) -> int:
-        """Return how many more there are since this was called last, for the caller later."""
+        """Return how many more there are since this was called last, for whoever asks later."""
         more, self._noted = self.number - self._noted, self.number
         return more
 
@@ -58,7 +58,7 @@ class Drops:
 class EventFeed:
     """What comes for one listener, in its event loop.
 
-    The teller numbers the events of each key. So a gap says how many were dropped on the way.
+    Who tells numbers the events of each key. So a gap says how many were dropped on the way.
 
     Parameters:
         most: how many wait to be taken; those that come then are dropped.
@@ -115,10 +115,10 @@ class TellsEvents(Transport, Protocol):
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Tell an event soon, to the programs that listen then. Called in an event loop.
+        """Tell an event soon, to whoever listens then. Called in an event loop.
 
-        It never waits and never raises. What is announced while the broker is away, or faster than
-        it takes, is dropped beyond some thousands. `aclose` tells what is left, for a moment.
+        It never waits and never raises. What is told while the broker is away, or faster than it
+        takes, is dropped beyond some thousands. `aclose` tells what is left, for a moment.
         """
         ...
 
@@ -127,8 +127,8 @@ class TellsEvents(Transport, Protocol):
     ) -> AbstractAsyncContextManager["asyncio.Future[TransportError]"]:
         """Have what fits one of the filters come into a feed, until the block is left.
 
-        What is announced once the block is entered comes at most once, those of one teller and key
-        in order. The future says why nothing comes any more.
+        What is told once the block is entered comes at most once, those of one teller and key in
+        order. The future says why nothing comes any more.
 
         Raises:
             TransportUnavailable: the broker is away.

@@ -2,7 +2,7 @@
 
 A worker reports in batches, as it claims and settles, and not for each job: where nobody listens,
 nothing is called and nothing is asked for a job. What is so at a moment (slots, what runs, the age
-of the last heartbeat) is not reported, but read from the worker at each question.
+of the last heartbeat) is not reported, but read from the worker by whoever wants to know it.
 """
 
 from collections.abc import Sequence
@@ -57,11 +57,11 @@ class WorkerLoad(NamedTuple):
 
 
 class WorkerCondition(NamedTuple):
-    """What a probe learns of a worker.
+    """What a probe is told of a worker.
 
     Parameters:
         live: False: it has failed, or one of its loops hangs; only a new process helps.
-        ready: whether it was started, works, and has no order to stop.
+        ready: whether it was started, works, and has not been told to stop.
         reason: why it is not one of both, in a sentence; None: it is both.
     """
 
@@ -83,7 +83,7 @@ class MeasuredWorker(Protocol):
         ...
 
     def condition(self) -> WorkerCondition:
-        """Return what a probe is to learn."""
+        """Return what a probe is to be told."""
         ...
 
 

@@ -27,7 +27,7 @@ class ChoosingNotifier(Notifier, Protocol):
 
     @property
     def complete(self) -> bool:
-        """True while it wakes for all jobs of the database, whichever program commits them.
+        """True while it wakes for all jobs of the database, whoever commits them.
 
         Workers poll seldom then. It yields a Wake() when this changes.
         """
@@ -39,7 +39,7 @@ class ChoosingNotifier(Notifier, Protocol):
 
 
 class Announcer(Protocol):
-    """Those that may be notified that jobs were committed: never needed, as workers poll anyway."""
+    """Who may be told that jobs were committed: never needed, as workers poll anyway."""
 
     @property
     def listens(self) -> bool:
@@ -49,6 +49,6 @@ class Announcer(Protocol):
     def announce(self, wake: Wake, jobs: int = 1, task: str | None = None) -> None:
         """Tell that `jobs` jobs were committed, of one task or of several (None).
 
-        Neither waits nor raises: what cannot be sent at the moment is dropped.
+        Neither waits nor raises: what cannot be told at the moment is dropped.
         """
         ...

@@ -27,10 +27,10 @@ class RecordsApi(Protocol):
         """Give waiting jobs new values, effective at once; return their ids.
 
         Running and finished jobs are left alone. Attempts that have been still count. A job that is
-        blocked by another one stays blocked, and has the new values when it is released. The same
-        does one that is blocked by a limit, with the place among those that wait for it that the
-        new values give it; but if its queue changes, or it is due later, it is released, and judged
-        again when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
+        blocked by another one stays blocked, and has the new values when it is released. So does
+        one that is blocked by a limit, with the place among those that wait for it that the new
+        values give it; but if its queue changes, or it is due later, it is released, and judged
+        anew when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
         in which it was. Fair jobs take turns in their new queue. All workers are woken.
         """
         ...
@@ -50,8 +50,7 @@ class RecordsApi(Protocol):
 
         Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
         as if they were enqueued now. One that the rule drops, or about which it raises InvalidJob,
-        is cancelled. A caller that enqueues a job with such a key under the rule judges first what
-        waits.
+        is cancelled. Who enqueues a job with such a key under the rule judges first what waits.
         """
         ...
 
@@ -231,7 +230,7 @@ class RecordsApi(Protocol):
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of the next publications after this id, in the order of their ids.
 
-        Each that was delivered to subscriptions, and which this one receives by its topic, tenant,
+        Each that was told to subscriptions, and of which this one is told by its topic, tenant,
         group and filter, paused or not. All of it is one commit; with `missing` what was made is
         not made again. A publication that a worker is about to tell it of is left to that worker.
 
@@ -252,7 +251,7 @@ class RecordsApi(Protocol):
         `when_dead` is `stop` and it was not redriven.
 
         All of it is one commit. With the last subscriptions the publication is completed in the
-        same commit, which `attempt` records. Otherwise returns the last subscription that this
+        same commit, of which `attempt` is told. Otherwise returns the last subscription that this
         call has looked at, for the next call. With `after` None it goes on where an earlier run has
         ended, if there was one: each subscription gets one job.
 

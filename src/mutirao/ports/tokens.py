@@ -28,9 +28,9 @@ class Tokens(Protocol):
     """The tokens of some schedules, for one worker. All of it is called in one event loop.
 
     Of all that stand in line at a queue only the first is handed tokens, until it passes its turn
-    or vanishes: then the next one is. What is not dropped comes again, to the one that is the
-    first. Each method may raise TransportUnavailable, and TransportMismatch for a queue that is
-    missing: then all that is held is lost; leave this and make another.
+    or vanishes: then the next one is. What is not dropped comes again, to whoever is the first.
+    Each method may raise TransportUnavailable, and TransportMismatch for a queue that is missing:
+    then all that is held is lost; leave this and make another.
     """
 
     async def receive(self) -> HeldToken:
@@ -58,7 +58,7 @@ class Tokens(Protocol):
         ...
 
     async def give_back(self, tags: Sequence[Any]) -> None:
-        """Give tokens back, to the first in line."""
+        """Give tokens back, to whoever is the first in line."""
         ...
 
     async def look(self, schedule: str) -> Queued:
@@ -66,7 +66,7 @@ class Tokens(Protocol):
         ...
 
     async def answer(self, name: str, body: bytes) -> None:
-        """Tell a token to the caller for it by this name, if that still waits."""
+        """Tell a token to whoever asks for it by this name, if that still waits."""
         ...
 
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
@@ -92,10 +92,10 @@ class KeepsSchedules(Transport, Protocol):
         ...
 
     async def token_of(self, schedule: str) -> bytes | None:
-        """Return the token of a schedule, whichever worker holds it, and leave it there.
+        """Return the token of a schedule, whoever holds it, and leave it there.
 
-        Its holder is asked; where nobody works, it is looked at in its queue. None: neither has
-        it, as before the first worker; or its holder does not answer within some seconds.
+        Who holds it is asked; where nobody works, it is looked at in its queue. None: neither has
+        it, as before the first worker; or who has it does not answer within some seconds.
 
         Raises:
             TransportUnavailable: the broker is away.

@@ -1,7 +1,7 @@
 """What many pages show alike is read once for all of them, and says how old it is.
 
 Fifty open tabs ask the database no more than one: within its time a reading is shared, and while
-it is being read, other readers wait for it.
+it is being read, whoever else wants it waits for it.
 """
 
 import asyncio
@@ -45,7 +45,7 @@ class Readings:
             task = asyncio.ensure_future(self._read(name, read))
             task.add_done_callback(_look_at)
             self._under_way[name] = task
-        # A reader that leaves does not take the reading away from the others.
+        # Whoever leaves does not take the reading away from the others.
         return await asyncio.shield(task)
 
     def age(self, name: str) -> float:
@@ -54,7 +54,7 @@ class Readings:
         return 0.0 if kept is None else self._clock() - kept.at
 
     def forget(self) -> None:
-        """Read everything again: something was changed."""
+        """Read everything anew: something was changed."""
         self._changes += 1
         self._kept.clear()
         self._under_way.clear()

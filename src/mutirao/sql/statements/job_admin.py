@@ -266,7 +266,7 @@ def _oldest(conn: Connection, found: Select[int], which: JobFilter) -> Sequence[
 
 
 def _again(row: Any) -> NewJob | None:
-    """Return the job that repeats one; None, and a notice, if its row cannot be read."""
+    """Return the job that repeats one; None, and it is told, if its row cannot be read."""
     values = row._asdict()
     id = values.pop("id")
     try:

@@ -235,5 +235,5 @@ def _to_worker(row: Any) -> WorkerRecord:
 
 
 def _names(told: Any) -> tuple[str, ...]:
-    """Return the names in a list of a row; as text where another program wrote something else."""
+    """Return the names in a list of a row; as text what somebody has written otherwise."""
     return tuple(map(str, told)) if isinstance(told, list) else (str(told),)

@@ -237,7 +237,7 @@ class SqlRecords:
         return await self._fan_out(publication, attempt, after)
 
     async def _disable_unfit(self, publication: Job) -> bool:
-        """Disable subscriptions whose rows were spoilt by hand; return whether there were any."""
+        """Disable subscriptions whose rows somebody has spoilt; return whether there were any."""
         part = unfit_subscriptions.DisableUnfit(
             self._dialect, self._intake.enqueue, publication, None
         )

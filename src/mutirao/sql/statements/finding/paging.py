@@ -2,12 +2,12 @@
 
 Where few are live, few have died, or few have a key or are of a graph, a filter of these looks at
 them alone. Otherwise only a window of the newest ids is searched, within the ids that the filter
-says, and the next page goes on below it. A database has no way to stop looking; a window of ids
+says, and the next page goes on below it. A database cannot be told to stop looking; a window of ids
 it understands.
 
 Most pages are full after a few hundred jobs. So these are looked at first, and the rest only if
 they were not enough: where a database makes all of a view before it chooses, as MariaDB does, that
-is what a page costs. To it the few that an index knows are named one by one.
+is what a page costs. To it the few that an index knows are said one by one.
 """
 
 from collections.abc import Iterator, Sequence
