@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import make_url
 
@@ -25,8 +25,10 @@ from tests.support.documents import Reader
 from tests.support.followed import _on_mysql
 from tests.support.mariadb import MysqlServer, mysql_server
 from tests.support.postgresql import PostgresServer
-from tests.support.rabbitmq import RabbitServer
 from tests.support.sqs import USUAL, moto_server
+
+if TYPE_CHECKING:
+    from tests.support.rabbitmq import RabbitServer
 
 ROOT = Path(__file__).parents[2]
 _SHOWN = "postgresql+psycopg://shop:secret@localhost/shop"  # of docs/first-steps.md
@@ -61,6 +63,8 @@ class Servers:
     @cached_property
     def rabbitmq(self) -> RabbitServer:
         """A node of RabbitMQ."""
+        from tests.support.rabbitmq import RabbitServer  # it needs the client
+
         return self._open.enter_context(RabbitServer())
 
     def sqs(self) -> str:
