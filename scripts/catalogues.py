@@ -4,7 +4,8 @@ A text that is no longer on its page leaves the catalogue, and a new one comes w
 so that it stays English until it has one. Prints how many texts of each page have none.
 
 A file of lines `NUMBER<tab>translation` fills in what is missing: `--fill docs/limits=FILE`; the
-numbers are those that `--show docs/limits` prints, with the texts.
+numbers are those that `--show docs/limits` prints, with the texts. `--texts FILE.po` has
+translations of any page, by the original.
 """
 
 from __future__ import annotations
@@ -33,7 +34,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python scripts/catalogues.py", description=__doc__)
     parser.add_argument("--show", metavar="PAGE")
     parser.add_argument("--fill", action="append", default=[], metavar="PAGE=FILE")
+    parser.add_argument("--texts", type=Path, metavar="FILE.po")
     asked = parser.parse_args()
+    more = _known(asked.texts)
     fills = dict(each.split("=", 1) for each in asked.fill)
     with tempfile.TemporaryDirectory() as place:
         _extract(Path(place))
@@ -43,7 +46,7 @@ def main() -> int:
             return 0
         translated = {str(each.relative_to(PLACE).with_suffix("")) for each in PLACE.rglob("*.po")}
         for page in sorted(translated | fills.keys()):
-            catalogue = _updated(page, _read(Path(place, f"{page}.pot")))
+            catalogue = _updated(page, _read(Path(place, f"{page}.pot")), more)
             if page in fills:
                 _fill(catalogue, Path(fills[page]))
             _write(page, catalogue)
@@ -64,16 +67,22 @@ def _texts(catalogue: Catalog) -> list[Message]:
     return [each for each in catalogue if each.id]
 
 
-def _updated(page: str, template: Catalog) -> Catalog:
+def _known(path: Path | None) -> dict[object, object]:
+    """Return the translations of a catalogue, by the original; none, if there is no such file."""
+    if path is None or not path.exists():
+        return {}
+    return {each.id: each.string for each in _read(path) if each.id and each.string}
+
+
+def _updated(page: str, template: Catalog, more: dict[object, object]) -> Catalog:
     """Return a catalogue of what the page says now, with the translations that there are."""
-    path = PLACE / f"{page}.po"
-    known = {each.id: each.string for each in _read(path)} if path.exists() else {}
+    known = more | _known(PLACE / f"{page}.po")
     catalogue = Catalog(
         locale=LOCALE, project="Mutirão", header_comment="# Brazilian Portuguese, by page.",
         creation_date=_MADE, revision_date=_MADE, fuzzy=False, last_translator="", language_team="",
     )  # fmt: skip
     for each in _texts(template):
-        catalogue.add(each.id, known.get(each.id) or _same(str(each.id)))
+        catalogue.add(each.id, str(known.get(each.id) or _same(str(each.id))))
     return catalogue
 
 

@@ -182,8 +182,8 @@ class Workers:
     def measure(self, listener: Measurements) -> None:
         """Report to a listener what the workers of this application do, from the next one on.
 
-        It is called with batches, in the event loop of a worker, so it must not wait; what it
-        raises is logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
+        It is told in batches, in the event loop of a worker, so it must not wait; what it raises is
+        logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
 
         Parameters:
             listener: a `Measurements`.
@@ -513,7 +513,7 @@ def _both(
 
 
 def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
-    """Return the notifier of the hub that is notified of a database's jobs; None without a hub."""
+    """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
     from mutirao.hub.protocol import Serves

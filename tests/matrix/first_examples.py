@@ -16,17 +16,19 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from subprocess import PIPE, STDOUT
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from sqlalchemy import make_url
 
 from tests.support.clones import environment
 from tests.support.documents import Reader
-from tests.support.followed import on_mysql
+from tests.support.followed import _on_mysql
 from tests.support.mariadb import MysqlServer, mysql_server
 from tests.support.postgresql import PostgresServer
-from tests.support.rabbitmq import RabbitServer
 from tests.support.sqs import USUAL, moto_server
+
+if TYPE_CHECKING:
+    from tests.support.rabbitmq import RabbitServer
 
 ROOT = Path(__file__).parents[2]
 _SHOWN = "postgresql+psycopg://shop:secret@localhost/shop"  # of docs/first-steps.md
@@ -61,6 +63,8 @@ class Servers:
     @cached_property
     def rabbitmq(self) -> RabbitServer:
         """A node of RabbitMQ."""
+        from tests.support.rabbitmq import RabbitServer  # it needs the client
+
         return self._open.enter_context(RabbitServer())
 
     def sqs(self) -> str:
@@ -130,7 +134,7 @@ class Example:
                 shown = ("guest:guest@localhost", "guest@localhost")
                 return {each: each.replace("localhost", there) for each in shown}, {}
             case "docs/mysql.md":
-                return on_mysql(servers.mysql), {}
+                return _on_mysql(servers.mysql), {}
             case "docs/sqs.md":
                 return {}, {**USUAL, "AWS_ENDPOINT_URL_SQS": servers.sqs()}
             case "docs/django.md" if python == "3.11":

@@ -19,6 +19,7 @@ import mutirao.testing
 import mutirao.web
 import mutirao.webhooks
 from tests.matrix.extras import IMPORTS
+from tests.matrix.first_examples import EXAMPLES
 from tests.support.documents import blocks
 
 ROOT = Path(__file__).parents[2]
@@ -62,6 +63,7 @@ def test_each_extra_is_tried_alone() -> None:
     """`make extras` knows them all."""
     declared = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     assert {*declared["optional-dependencies"]} == {*IMPORTS} - {""}
+    assert EXAMPLES.keys() == IMPORTS.keys()
 
 
 def test_the_citation_names_this_version() -> None:

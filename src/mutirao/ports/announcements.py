@@ -12,11 +12,11 @@ class Announcements(Protocol):
     """What workers announce to each other, for one of them. All of it is called in one event loop.
 
     Each may raise TransportUnavailable, and TransportMismatch where something is missing or
-    forbidden: leave this and make another then. What is announced meanwhile is not received.
+    forbidden: leave this and make another then. What is told meanwhile is not heard.
     """
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what programs announce, this one too, for so long."""
+        """Wait for what somebody tells, for so long; also for what was told by this."""
         ...
 
     async def tell(self, body: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The part of a store about federation, as a protocol: hosts, and what was sent to them last."""
+"""The part of a store about federation, as a protocol: hosts, and what they were told last."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class FederationApi(Protocol):
         ...
 
     async def forget_host(self, name: str) -> bool:
-        """Delete a host, its limit, and what was sent to it; return whether it was.
+        """Delete what is known of a host, its limit, and what it was told; return whether it was.
 
         What is waited for runs.
         """

@@ -63,7 +63,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         """Return the native task that runs the jobs of one of `django.tasks`."""
         app = application()
         known = app.performed.get(task.module_path)
-        if known is None or known.of.func is not task.func:  # its module was loaded again
+        if known is None or known.of.func is not task.func:  # its module was loaded anew
             known = Performed(app, task, self.options)
             app.perform(known)
         return known

@@ -40,7 +40,7 @@ class DjangoMutirao(Mutirao):
         self.around_handler(around_coroutines)
 
     def perform(self, task: "Performed") -> None:
-        """Register a task of `django.tasks`, in place of one whose module was loaded again.
+        """Register a task of `django.tasks`, in place of one whose module was loaded anew.
 
         Raises:
             InvalidTask: a native one has that name.

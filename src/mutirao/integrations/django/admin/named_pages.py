@@ -45,7 +45,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[misc]
         raise NotImplementedError
 
     def _post_clean(self) -> None:
-        """Leave the row alone: the view shows it again."""
+        """Leave the row alone: the view shows it anew."""
 
 
 class NamedPage(ReadPage):
@@ -54,11 +54,11 @@ class NamedPage(ReadPage):
     editable: tuple[str, ...] = ()
 
     def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return whether the caller may change such things, and there is anything to change."""
+        """Return whether whoever asks may change such things, and there is anything to change."""
         return bool(self.editable) and self.may(request, "change")
 
     def has_steer_permission(self, request: Any) -> bool:
-        """Return whether the caller may pause, resume and the like."""
+        """Return whether whoever asks may pause, resume and the like."""
         return self.may(request, "change")
 
     def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
@@ -85,7 +85,7 @@ class RemovablePage(NamedPage):
     removed_by: str  # the part of the client that does so
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return whether the caller may remove such things."""
+        """Return whether whoever asks may remove such things."""
         return self.may(request, "delete")
 
     def delete_model(self, request: Any, obj: Any) -> None:
@@ -189,7 +189,7 @@ class LimitForm(ClientForm):
     needed = ("most",)
 
     def write(self, changed: dict[str, Any]) -> None:
-        """Put the limit again, with what was changed."""
+        """Put the limit anew, with what was changed."""
         row = self.instance
         numbers = {name: changed.get(name, getattr(row, name)) for name in _NUMBERS}
         limit = Limit(**numbers, by=row.by, name=row.name)
@@ -232,7 +232,7 @@ class LimitPage(NamedPage):
 
 
 class SubscriptionPage(RemovablePage):
-    """Which subscriptions receive what is published."""
+    """Who is told of what is published."""
 
     removed_by = "subscriptions"
 
@@ -303,7 +303,7 @@ class EndpointPage(RemovablePage):
     removed_by = "endpoints"
 
     def has_add_permission(self, request: Any) -> bool:
-        """Return whether the caller may add endpoints."""
+        """Return whether whoever asks may add endpoints."""
         return self.may(request, "add")
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **how: Any) -> Any:
