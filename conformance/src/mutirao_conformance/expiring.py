@@ -65,7 +65,8 @@ async def enqueued_by_sql(store: Store, moment: datetime | None) -> int:
         with engines.sync().begin() as conn:
             if conn.dialect.name == "postgresql":
                 sql = f"SELECT {place}mutirao_enqueue(:task, metadata => CAST(:metadata AS json))"
-                id, said = conn.execute(text(sql), job).scalar_one(), moment
+                id = conn.execute(text(sql), job).scalar_one()
+                said: object = moment
             else:
                 sql = "INSERT INTO mutirao_job (task, metadata) VALUES (:task, :metadata)"
                 id = conn.execute(text(sql), job).lastrowid

@@ -5,7 +5,7 @@ The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
+from typing import Any, Protocol
 
 from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import Attempt, Job
@@ -210,6 +210,16 @@ class RecordsApi(Protocol):
         """Enable or disable a subscription; return whether it exists.
 
         While it is disabled nothing is fanned out to it. Deliveries that it has are left alone.
+        """
+        ...
+
+    async def change_subscription(
+        self, id: str, new: Mapping[str, Any], *, now: datetime | None = None
+    ) -> bool:
+        """Give a subscription new values, and leave all others; return whether it exists.
+
+        `new`: some of topic, tenant, group, filter, order_by, when_dead, queue and priority, which
+        fit what stays: callers have checked that.
         """
         ...
 

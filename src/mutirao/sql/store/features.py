@@ -6,6 +6,7 @@ It calls the modules of the same names; it is one class because each part is onl
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
+from typing import Any
 
 from mutirao.errors import InvalidSubscription, StoreBusy, StoreRefused
 from mutirao.model.jobs.change import Change
@@ -203,6 +204,12 @@ class SqlRecords:
     ) -> bool:
         """Enable or disable a subscription."""
         return await self._insistent.run(subscriptions.set_active, self._dialect, id, active, now)
+
+    async def change_subscription(
+        self, id: str, new: Mapping[str, Any], *, now: datetime | None = None
+    ) -> bool:
+        """Change values of a subscription."""
+        return await self._insistent.run(subscriptions.change, self._dialect, id, new, now)
 
     async def remove_subscription(self, id: str) -> bool:
         """Remove a subscription."""
