@@ -9,14 +9,12 @@ from __future__ import annotations
 
 import json
 import shutil
-import subprocess
 import sys
 import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.matrix.interpreters import CLONE, HERE
-from tests.support.waiting import wait_until
+from tests.acceptance.shared.fetched import environment, run, working
 
 BESIDE = Path(__file__).parent
 AFTER = {"pages": ["Festival of lanterns"], "pictures": ["lantern"], "files": ["lantern.png"]}
@@ -24,53 +22,32 @@ AFTER = {"pages": ["Festival of lanterns"], "pictures": ["lantern"], "files": ["
 
 def main() -> int:
     """Make the site, edit, work, compare."""
-    bin_ = _environment() / "bin"
+    bin_ = environment("wagtail", "wagtail") / "bin"
+    python = bin_ / "python"
     with tempfile.TemporaryDirectory(prefix="mutirao-wagtail-") as name:
         place = Path(name)
-        _run(place, bin_ / "wagtail", "start", "press", ".")
+        run(place, bin_ / "wagtail", "start", "press", ".")
         shutil.copy(BESIDE / "local_settings.py", place / "press" / "settings" / "local.py")
         shutil.copy(BESIDE / "editing.py", place)
         for words in (("migrate", "--verbosity", "0"), ("check",)):
-            _run(place, bin_ / "python", "manage.py", *words)
-        before = _found(place, bin_, "edit")
+            run(place, python, "manage.py", *words)
+        before = _found(place, python, "edit")
         print("before", json.dumps(before, indent=1))
-        worker: list[str | Path] = [
-            bin_ / "python",
-            "manage.py",
-            "mutirao",
-            "worker",
-            "--log-level",
-            "error",
-        ]
-        with subprocess.Popen(worker, cwd=place) as process:
-            try:
-                wait_until(lambda: "ready" not in str(_found(place, bin_, "look")), deadline=120)
-            finally:
-                process.terminate()
-        after = _found(place, bin_, "look")
+        with working(place, python) as until:
+            until(lambda: not {"ready", "running"} & {*_states(_found(place, python, "look"))})
+        after = _found(place, python, "look")
     print("after", json.dumps(after, indent=1))
     missing = {name: after[name] for name, value in AFTER.items() if after[name] != value}
     return int(bool(missing) or not after["references"] or before["pages"] != [])
 
 
-def _environment() -> Path:
-    place = HERE / "wagtail"
-    if not (place / ".made").exists():
-        shutil.rmtree(place, ignore_errors=True)
-        _run(CLONE, sys.executable, "-m", "venv", place)
-        _run(CLONE, place / "bin" / "pip", "install", "-q", "wagtail", "-e", ".[django]")
-        (place / ".made").touch()
-    return place
-
-
-def _found(place: Path, bin_: Path, what: str) -> dict[str, Any]:
-    said = _run(place, bin_ / "python", "editing.py", what)
-    found: dict[str, Any] = json.loads(said.splitlines()[-1])
+def _found(place: Path, python: Path, what: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(run(place, python, "editing.py", what).splitlines()[-1])
     return found
 
 
-def _run(place: Path, *command: str | Path) -> str:
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True, cwd=place).stdout
+def _states(found: dict[str, Any]) -> list[str]:
+    return [each.split()[-1] for each in found["jobs"]]
 
 
 if __name__ == "__main__":
