@@ -13,3 +13,5 @@ DATABASES = {"default": {**database(os.environ["BENCH_URL"]), "CONN_MAX_AGE": 60
 INSTALLED_APPS = ["mutirao.integrations.django", "django_tasks_db", "benchmarks"]
 TASKS = {"default": {"BACKEND": OURS}, "peer": {"BACKEND": PEER}}
 MUTIRAO = {"MODULES": ["django_sent"]}
+# Django's own level for its loggers is INFO: two lines for each job.
+LOGGING = {"version": 1, "loggers": {"django": {"level": "ERROR"}}}
