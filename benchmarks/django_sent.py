@@ -5,6 +5,6 @@ from __future__ import annotations
 from django.tasks import task
 
 
-@task
+@task  # type: ignore[untyped-decorator]
 def send(order: int) -> None:
     """Do nothing."""

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 from tests.matrix.interpreters import CLONE, HERE
@@ -30,11 +31,11 @@ def run(place: Path, *command: str | Path) -> str:
 
 
 @contextmanager
-def working(place: Path, python: Path) -> Iterator[Callable[[Callable[[], bool]], None]]:
+def working(place: Path, python: Path) -> Iterator[Callable[[Callable[[], bool]], bool]]:
     """Have a worker of a Django project run; what is yielded waits until something is so."""
     command = [str(python), "manage.py", "mutirao", "worker", "--log-level", "error"]
     with subprocess.Popen(command, cwd=place) as process:
         try:
-            yield lambda done: wait_until(done, deadline=240)
+            yield partial(wait_until, deadline=240)
         finally:
             process.terminate()
