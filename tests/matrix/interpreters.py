@@ -72,12 +72,11 @@ class Interpreter:
             raise NotToBeHad(f"This machine has no Python {self.version}, and {error}") from error
 
     def _install(self, place: Path) -> None:
-        pip = (sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "-q")
         bounds = place / "constraints.txt"
         bounds.write_text(self._bounds(place))
-        _run(
-            "Not all packages can be had",
-            *(*pip, "--no-compile", "--only-binary", _WHEELS, "-c", bounds),
+        install(
+            place,
+            *("--only-binary", _WHEELS, "-c", bounds),
             *("-e", f".[{extras()}]", "-e", "./conformance", "--group", "dev"),
             CPATH=str(self._headers(place)),
         )
@@ -98,6 +97,12 @@ class Interpreter:
             link.parent.mkdir(parents=True)
             link.symlink_to(found)
         return place / "headers"
+
+
+def install(place: Path, *wanted: str | Path, **environment: str) -> None:
+    """Install packages in an environment; `NotToBeHad` where they are not."""
+    pip = (sys.executable, "-m", "pip", "--python", place / "bin" / "python", "install", "-q")
+    _run("Not all packages can be had", *pip, "--no-compile", *wanted, **environment)
 
 
 def _candidates(version: str) -> Iterator[Path]:

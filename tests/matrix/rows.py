@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.matrix import djangos
 from tests.matrix.interpreters import Interpreter
 from tests.matrix.roots import MARIADB, POSTGRESQL, RABBITMQ, Root
 from tests.support import binaries, mysql, mysql_router
@@ -151,6 +152,12 @@ def _python(version: str, *, lowest: bool = False) -> Row:
     )
 
 
+def _django(version: str, python: str) -> Row:
+    its = djangos.WithDjango(python, django=version)
+    product = f"Django, Python {python}"
+    return Row(f"django-{version}", product, version, djangos.TESTS, its.asks, python=its)
+
+
 _NEW = Interpreter("3.14")
 _GONE = "neither Debian 12 nor its branch sid has it"
 
@@ -176,4 +183,8 @@ ROWS = (
         "3.14",
         missing="Debian packages none, and PyPI has no interpreter",
     ),
+    _django("5.2", "3.11"),
+    _django("6.0", "3.12"),
+    _django("6.1", "3.13"),
+    Row("django-6.2", "Django", "6.2", missing="PyPI has no pre-release of it"),
 )

@@ -95,10 +95,8 @@ def _reader(
     match page:
         case "docs/mysql.md":
             mysql: MysqlServer = request.getfixturevalue("mysql")
-            return Reader(directory, on_mysql(mysql), "", "", mysql, programs=programs)
-        case "docs/rabbitmq.md" | "docs/howto/outbox-to-rabbitmq.md":
             return Reader(directory, _on_mysql(mysql), "", "", mysql, programs=programs)
-        case "docs/rabbitmq.md":
+        case "docs/rabbitmq.md" | "docs/howto/outbox-to-rabbitmq.md":
             port = request.getfixturevalue("rabbit").port
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
             return Reader(directory, node, "", "shop.db", programs=programs)

@@ -200,7 +200,7 @@ def test_only_dialects_ask_which_database_it_is() -> None:
         "sql/registry.py",
         "telemetry/grafana/sql_board.py",
         "integrations/django/databases.py",
-        "integrations/django/rows/vendors.py",
+        "integrations/django/tables/vendors.py",
     }
 
 

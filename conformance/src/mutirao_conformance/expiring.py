@@ -3,18 +3,22 @@
 That no worker starts one late is decided by the engine: a claim says until when its job is wanted.
 """
 
+import asyncio
+import json
 from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Literal
 
 import pytest
+from sqlalchemy import text
 
 from mutirao.model.graphs.graph import chain, step
-from mutirao.model.jobs.expiry import EXPIRED, REASON, expiring, expiry_of
+from mutirao.model.jobs.expiry import EXPIRED, EXPIRES_KEY, REASON, expiring, expiry_of
 from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.ports import Store
+from mutirao.sql.schema.types import to_micros
 from mutirao_conformance.graphs import write_graph
 from mutirao_conformance.kit import (
     FAR_AHEAD,
@@ -47,6 +51,32 @@ def asked(number: Many) -> list[NewJob] | Iterator[NewJob]:
         return jobs
     jobs = [due(), *jobs]
     return jobs if number == "several" else iter(jobs)
+
+
+async def enqueued_by_sql(store: Store, moment: datetime | None) -> int:
+    """Enqueue a job as SQL does, wanted until a moment, as docs/sql.md says; return its id."""
+    engines: Any = store.engines  # type: ignore[attr-defined]
+    given: dict[str, Any] = {} if moment is None else {EXPIRES_KEY: moment.isoformat()}
+
+    place = "" if engines.schema is None else f"{engines.schema}."
+    job = {"task": "t", "metadata": json.dumps(given)}
+
+    def written() -> int:
+        with engines.sync().begin() as conn:
+            if conn.dialect.name == "postgresql":
+                sql = f"SELECT {place}mutirao_enqueue(:task, metadata => CAST(:metadata AS json))"
+                id = conn.execute(text(sql), job).scalar_one()
+                said: object = moment
+            else:
+                sql = "INSERT INTO mutirao_job (task, metadata) VALUES (:task, :metadata)"
+                id = conn.execute(text(sql), job).lastrowid
+                said = None if moment is None else to_micros(moment)
+            if said is not None:
+                sql = f"INSERT INTO {place}mutirao_expiry VALUES (:id, :said, :said)"  # noqa: S608
+                conn.execute(text(sql), {"id": id, "said": said})
+            return int(id)
+
+    return await asyncio.to_thread(written)
 
 
 class ExpiringContract:
@@ -140,6 +170,20 @@ class ExpiringContract:
         assert (await store.job(again)).expires_at is None
         assert await store.end_expired(100, now=FAR_AHEAD) == 0
         assert expiry_of(await take_one(store, worker, now=FAR_AHEAD)) is None
+
+    async def test_expiring_ones_of_sql(self, store: Store) -> None:
+        """Another program gives a job its moment in the metadata, and notes it as documented."""
+        id, other = await enqueued_by_sql(store, at(10)), await enqueued_by_sql(store, None)
+        shown = [(await store.job(each)).expires_at for each in (id, other)]
+        assert shown == [at(10), None]
+        worker = await join(store)  # which looks for what is not live yet, where that has to be
+        claims = await take(store, worker, now=FAR_AHEAD)
+        assert {each.id: expiry_of(each) for each in claims} == {id: at(10), other: None}
+        retried = [ended(each, OutcomeKind.RETRIED, at=FAR_AHEAD) for each in claims]
+        assert await store.settle(worker, retried, now=at(10)) == {id, other}
+        assert await store.end_expired(100, now=at(11)) == 1
+        record = await store.job(id)
+        assert (record.state, record.error_type) == (JobState.CANCELLED, EXPIRED)
 
     async def test_expiring_ones_rolled_back(self, store: Store) -> None:
         """What is noted of jobs that are refused is not there: their ids may be others'."""

@@ -277,6 +277,19 @@ class SubscriptionsContract:
         assert (record.kind, record.origin) == (endpoint.kind, SubscriptionOrigin.CALL)
         assert (record.active, record.declared_by) == (True, None)
 
+    async def test_values_are_changed(self, store: Store) -> None:
+        """Those that are given, and no others."""
+        await store.put_subscription(subscription("mail", tenant="acme", queue="slow"), now=NOW)
+        new = {"topic": "user.*", "filter": {"a": [1]}, "priority": 3}
+        assert await store.change_subscription("mail", new, now=at(1))
+        [record] = await store.subscriptions()
+        assert (record.topic, record.filter, record.priority) == ("user.*", {"a": [1]}, 3)
+        assert (record.tenant, record.queue, record.changed_at) == ("acme", "slow", at(1))
+        assert await store.change_subscription("mail", {"filter": None}, now=at(2))
+        [record] = await store.subscriptions()
+        assert (record.topic, record.filter) == ("user.*", None)
+        assert not await store.change_subscription("nobody", new)
+
     @pytest.mark.parametrize("what", SPOILT)
     @pytest.mark.parametrize("others", ["plain", "filtered", "in order"])
     async def test_spoilt_by_hand(

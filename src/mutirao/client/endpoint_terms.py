@@ -1,6 +1,7 @@
 """The parameters of `app.endpoints.put` and `put_many`, and the endpoint that they make."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, Literal, Required, TypedDict
 
 from mutirao.errors import InvalidEndpoint
@@ -60,19 +61,49 @@ class PutEndpoint(EndpointTerms, total=False):
     topics: Required[Topics]
 
 
+class EndpointChange(EndpointTerms, total=False):
+    """The parameters of `app.endpoints.change`: those of `put`, by name; what is left out stays."""
+
+    url: str
+    topics: Topics
+
+
+def changed_endpoint(was: Endpoint, given: EndpointChange) -> tuple[Endpoint, bool]:
+    """Return an endpoint with new values, checked, and whether it keeps its secrets."""
+    refuse_unknown("app.endpoints.change", given, EndpointChange)
+    _check_whose(given)
+    terms: dict[str, Any] = {**given}
+    if "topics" in terms:
+        terms["topics"] = _topics(terms["topics"])
+    keeps = not {"secret", "signer"} & given.keys()
+    if not keeps:
+        terms = {"secret": None, "signer": None, **terms}
+        terms |= {"previous_secret": None, "previous_until": None}
+        _check_one_signs(was.id, terms)
+    return replace(was, **terms), keeps
+
+
 def endpoint_of(given: PutEndpoint) -> tuple[Endpoint, bool]:
     """Return an endpoint, checked, and whether one that is there keeps its secret."""
     refuse_unknown("app.endpoints.put", given, PutEndpoint)
-    for what in ("tenant", "group"):
-        if (whose := given.get(what)) is not None:
-            check_text(what, whose, MAX_KEY)
-    if given.get("secret") is not None and given.get("signer") is not None:
-        raise InvalidEndpoint(
-            f"endpoint {str(given['id'])[:100]!r} was given a secret and a signer; give one of them"
-        )
+    _check_whose(given)
+    _check_one_signs(given["id"], given)
     terms: Any = {"url": None, **given, "topics": _topics(given.get("topics"))}
     endpoint = Endpoint(**terms)
     return endpoint, "secret" not in given and endpoint.signer is None
+
+
+def _check_whose(given: Mapping[str, Any]) -> None:
+    for what in ("tenant", "group"):
+        if (whose := given.get(what)) is not None:
+            check_text(what, whose, MAX_KEY)
+
+
+def _check_one_signs(id: object, given: Mapping[str, Any]) -> None:
+    if given.get("secret") is not None and given.get("signer") is not None:
+        raise InvalidEndpoint(
+            f"endpoint {str(id)[:100]!r} was given a secret and a signer; give one of them"
+        )
 
 
 def _topics(given: object) -> Any:

@@ -9,7 +9,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol, Unpack
 
 from mutirao.client import many
-from mutirao.client.endpoint_terms import EndpointTerms, PutEndpoint, Topics, endpoint_of
+from mutirao.client.endpoint_terms import (
+    EndpointChange,
+    EndpointTerms,
+    PutEndpoint,
+    Topics,
+    changed_endpoint,
+    endpoint_of,
+)
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidEndpoint, InvalidFilter, UnknownEndpoint
 from mutirao.model.jobs.job import MAX_KEY, NewJob
@@ -24,6 +31,7 @@ from mutirao.model.webhooks.endpoints import (
     WEBHOOK_TASK,
     Endpoint,
     EndpointRecord,
+    UnreadableEndpoint,
     check_id,
     subscription_of,
     without_secret,
@@ -113,6 +121,34 @@ class Endpoints:
                 await self._app.store.put_endpoints(asked, keep_secrets=keep)
             done += asked
         return tuple(done)
+
+    async def achange(self, id: str, **terms: Unpack[EndpointChange]) -> EndpointRecord:
+        """Change options of an endpoint, and return it; those that are not given stay.
+
+        In force within a second. Of two changes at the same time the later one may undo the other.
+        With `secret` or `signer` the one before signs no more: `rotate` keeps it for a while.
+
+        Parameters:
+            id: its name.
+            terms: the fields of `EndpointChange`: url, topics, and those of `EndpointTerms`.
+
+        Raises:
+            UnknownEndpoint: there is none of that id.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: it cannot be so;
+                nothing was written.
+            InvalidJob: the tenant or the group is too long, or no text.
+            TypeError: an option is unknown.
+        """
+        found = await self._app.store.endpoints_to_send([check_id(id)])
+        if not found:
+            raise _unknown(id)
+        if isinstance(found[0], UnreadableEndpoint):
+            raise InvalidEndpoint(f"{found[0].reason}; put the endpoint {id!r} anew")
+        endpoint, keeps = changed_endpoint(found[0], terms)
+        await self._app.store.put_endpoint(endpoint, keep_secret=keeps)
+        return await self.aget(id)
+
+    change = blocking(achange)
 
     async def arotate(self, id: str, secret: str, keep: Duration = PREVIOUS_KEPT_FOR) -> None:
         """Give an endpoint a new secret; the previous one signs beside it for `keep`.

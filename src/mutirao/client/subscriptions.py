@@ -17,6 +17,7 @@ from mutirao.model.topics.topics import check_topic, task_of
 from mutirao.ports import Store
 from mutirao.tasks.task import Call, Task
 from mutirao.tasks.topics.subscribers import Subscriber
+from mutirao.tasks.topics.subscription_change import SubscriptionChange, changed_values
 from mutirao.tasks.topics.subscription_options import PutTerms, check_id, subscription_of
 from mutirao.tasks.topics.topics import Topic
 from mutirao.tasks.validation import check_job
@@ -175,6 +176,33 @@ class Subscriptions:
 
     replay = blocking(areplay)
 
+    async def achange(self, id: str, **terms: Unpack[SubscriptionChange]) -> SubscriptionRecord:
+        """Change options of a subscription, and return it; those that are not given stay.
+
+        In force for each publication that a worker comes to from now on. A change to one that the
+        code declares lasts until the declaration changes. Its limits are changed by `app.limits`.
+
+        Parameters:
+            id: its name.
+            terms: the fields of `SubscriptionChange`: topic, tenant, group, filter, order_by,
+                when_dead, queue, priority.
+
+        Raises:
+            UnknownSubscription: there is none of that id.
+            InvalidTopic: it is no topic and no pattern.
+            InvalidSubscription: it cannot be so, or is an endpoint's.
+            InvalidJob: an option does not fit.
+            TypeError: an option is unknown.
+        """
+        check_id(id)
+        was = await self._record(id)
+        topic = self._declared(terms.get("topic", was.topic))
+        new = changed_values(was, topic, terms, self._max_payload)
+        _check_known(id, await self._app.store.change_subscription(id, new))
+        return await self._record(id)
+
+    change = blocking(achange)
+
     async def adisable(self, id: str) -> None:
         """Disable a subscription: it gets no deliveries of what is fanned out until it is enabled.
 
@@ -248,11 +276,21 @@ class Subscriptions:
     def _asked(
         self, id: str, handler: Handler, topic: "str | Topic[Any]", terms: PutTerms
     ) -> Subscription:
-        known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
-        on = known if isinstance(known, Topic) else topic
+        on = self._declared(topic)
         job = self._job(handler)
         unique = self._app.task_named(job.task).options.unique
         return subscription_of(id, on, job, unique, terms)
+
+    def _declared(self, topic: "str | Topic[Any]") -> "str | Topic[Any]":
+        """Return the topic of a name, if it is declared here, which knows what is published."""
+        known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
+        return known if isinstance(known, Topic) else topic
+
+    async def _record(self, id: str) -> SubscriptionRecord:
+        for each in await self._app.store.subscriptions():
+            if each.id == id:
+                return each
+        raise _unknown(id)
 
     def _job(self, handler: object) -> NewJob:
         """Return the job of each delivery."""
@@ -302,6 +340,10 @@ def _no_subscriber(handler: object) -> InvalidSubscription:
 
 def _check_known(id: str, known: bool) -> None:
     if not known:
-        raise UnknownSubscription(
-            f"there is no subscription {id!r}; `mutirao subscriptions list` shows those there are"
-        )
+        raise _unknown(id)
+
+
+def _unknown(id: str) -> UnknownSubscription:
+    return UnknownSubscription(
+        f"there is no subscription {id!r}; `mutirao subscriptions list` shows those there are"
+    )

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from mutirao.model.limits.limits import LimitOrigin
 
@@ -221,6 +221,16 @@ class RecordsApi(Protocol):
         """Enable or disable a subscription; return whether it exists.
 
         While it is disabled nothing is fanned out to it. Deliveries that it has are left alone.
+        """
+        ...
+
+    async def change_subscription(
+        self, id: str, new: Mapping[str, Any], *, now: datetime | None = None
+    ) -> bool:
+        """Give a subscription new values, and leave all others; return whether it exists.
+
+        `new`: some of topic, tenant, group, filter, order_by, when_dead, queue and priority, which
+        fit what stays: callers have checked that.
         """
         ...
 

@@ -7,27 +7,18 @@ takes longer than people wait.
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from mutirao.client.bulk.actions import Actions
-from mutirao.client.endpoints import Endpoints
 from mutirao.client.hosts import Hosts
-from mutirao.client.jobs import JobAdmin
-from mutirao.client.limits import Limits
-from mutirao.client.portal import Portal
-from mutirao.client.reading import Reading
-from mutirao.client.schedules import Schedules
-from mutirao.client.subscriptions import Subscriptions
+from mutirao.client.other_stores.store_client import StoreClient, TaskOwner
 from mutirao.model.findings import Finding
-from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
 from mutirao.model.jobs.records import GraphRecord, WorkerRecord
 from mutirao.ports import Store, Transport
-from mutirao.tasks.handle import Handle
 from mutirao.tasks.task import Task
 
 CONNECTIONS = 2
 WITHIN = 8.0  # seconds
 
 
-class DashboardApp(Protocol):
+class DashboardApp(TaskOwner, Protocol):
     """The application, as the dashboard sees it."""
 
     store: Store
@@ -38,63 +29,28 @@ class DashboardApp(Protocol):
         ...
 
     @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks by name."""
-        ...
-
-    @property
     def database(self) -> str:
         """The database's URL, with the password hidden."""
-        ...
-
-    def task_named(self, name: str) -> Task[..., Any]:
-        """Return a registered task; raise UnknownTask if there is none of that name."""
         ...
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop."""
         ...
 
-    async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
-        """Check a job and write it."""
-        ...
-
     async def aexamine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs, workers and hub."""
         ...
 
-    def result(self, id: int, timeout: float | None = None) -> Any:
-        """Wait for a job's result."""
-        ...
 
-    async def aresult(self, id: int, timeout: float | None = None) -> Any:
-        """Wait for a job's result."""
-        ...
-
-
-class DashboardClient(JobAdmin):
+class DashboardClient(StoreClient):
     """What pages read and commands do."""
 
     def __init__(self, app: DashboardApp) -> None:
+        super().__init__(app, app.store.clone(CONNECTIONS, within=WITHIN), _register)
         self._app = app
-        self._portal = Portal()
-        self.store = app.store.clone(CONNECTIONS, within=WITHIN)
-        self.reading = Reading(self, self._portal)
-        self.actions = Actions(self, self._portal)
-        self.limits = Limits(self, lambda: tuple(app.tasks.values()), self._portal)
-        self.schedules = Schedules(self, _register, self._portal, MAX_PAYLOAD)
-        self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)
-        self.endpoints = Endpoints(self, self._portal)
         self.hosts = Hosts(self, self._portal)
         self.transports = app.transports
-        self.task_named = app.task_named
-        self.asubmit, self.aexamine = app.asubmit, app.aexamine
-        self.result, self.aresult = app.result, app.aresult
-
-    @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks by name; none where there is no application."""
-        return self._app.tasks
+        self.aexamine = app.aexamine
 
     @property
     def database(self) -> str:

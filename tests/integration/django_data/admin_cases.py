@@ -39,6 +39,11 @@ def send(order_id: int, api_key: str = "") -> None:
         raise ValueError("no order; password=hunter2")
 
 
+@app.subscriber("of-code", topic="order.*")
+def told_of(event: Any) -> None:
+    """Take whatever is published."""
+
+
 def staff(*permissions: str) -> Client:
     """Return a browser of somebody who has these permissions."""
     user = User.objects.create_user(f"ana{User.objects.count()}", is_staff=True)
@@ -49,6 +54,12 @@ def staff(*permissions: str) -> Client:
     client = Client()
     client.force_login(user)
     return client
+
+
+def values_of(form: Any) -> dict[str, Any]:
+    """Return what a form shows, as it is sent again."""
+    shown = form.context["adminform"].form.initial
+    return {name: "" if value is None else value for name, value in shown.items()}
 
 
 def act(client: Client, action: str, ids: list[Any], **more: Any) -> str:
@@ -162,11 +173,7 @@ class Cases:
         assert (row.status, row.last_job is not None) == ("paused", True)
         form = client.get(f"{at}nightly/change/")
         assert "s3cret" not in form.content.decode()
-        values = {
-            name: "" if value is None else value
-            for name, value in form.context["adminform"].form.initial.items()
-        }
-        values |= {"until_0": "", "until_1": ""}
+        values = values_of(form) | {"until_0": "", "until_1": ""}
         bad = client.post(f"{at}nightly/change/", {**values, "cron": "nonsense"})
         assert "nonsense" in str(bad.context["adminform"].form.errors)
         good = client.post(f"{at}nightly/change/", {**values, "cron": "0 4 * * *"})
@@ -195,6 +202,36 @@ class Cases:
         assert "1 removed" in told(client.post("/admin/mutirao/limit/", chosen, follow=True))
         assert noted("limit", name) == ["change", "remove"]
 
+    def edit_endpoint(self, client: Client, at: str) -> None:
+        """Change it: its URL and its secret stay where nothing is written."""
+        signed = Endpoint.objects.get(id="shop").signed
+        assert signed
+        new = {"topics": "order.* user.new", "rate": "2.5", "filter": '{"a": 1}'}
+        values = values_of(client.get(at)) | new
+        bad = client.post(at, {**values, "filter": "{"})
+        assert "no JSON" in str(bad.context["adminform"].form.errors)
+        good = client.post(at, values)
+        assert good.status_code == 302, good.context["adminform"].form.errors
+        row = Endpoint.objects.get(id="shop")
+        assert (row.host, row.rate, row.signed) == ("shop.example", 2.5, signed)
+        assert json.loads(row.topics) == ["order.*", "user.new"]
+
+    def test_subscriptions(self) -> None:
+        """What they are told of is changed; an endpoint's are its own page's."""
+        app.subscriptions.put("audit", told_of, "order.*")
+        client = staff("view_subscription", "change_subscription")
+        at = "/admin/mutirao/subscription/audit/change/"
+        values = values_of(client.get(at))
+        bad = client.post(at, {**values, "when_dead": "continue"})
+        assert "order_by is not given" in str(bad.context["adminform"].form.errors)
+        new = {"topic": "user.*", "filter": '{"kind": "new"}', "order_by": "id", "priority": 3}
+        assert client.post(at, {**values, **new}).status_code == 302
+        [row] = [each for each in app.subscriptions.list() if each.id == "audit"]
+        assert (row.topic, row.filter, row.order_by) == ("user.*", {"kind": "new"}, "id")
+        assert (row.priority, row.when_dead, row.queue) == (3, "stop", "default")
+        assert noted("subscription", "audit") == ["change"]
+        app.subscriptions.remove("audit")
+
     def test_endpoints_and_the_others(self) -> None:
         """Endpoints are paused and resumed; each list has its page."""
         secret = "whsec_" + "MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"
@@ -205,6 +242,7 @@ class Cases:
             assert f"1 {action}d" == told(client.post(at, chosen, follow=True))
             assert Endpoint.objects.get(id="shop").paused is (action == "pause")
         assert secret not in client.get(f"{at}shop/change/").content.decode()
+        self.edit_endpoint(client, f"{at}shop/change/")
         assert client.get(f"{at}add/").status_code == 403
         client = staff("view_endpoint", "add_endpoint", "delete_endpoint")
         new = {"id": "crm", "url": "https://crm.example/hook", "topics": "order.* user.new"}
@@ -218,7 +256,7 @@ class Cases:
         for name in ("crm", "shop"):
             assert client.post(f"{at}{name}/delete/", {"post": "yes"}).status_code == 302
         assert not Endpoint.objects.filter(id__in=["crm", "shop"]).exists()
-        assert noted("endpoint", "shop") == ["pause", "resume", "remove"]
+        assert noted("endpoint", "shop") == ["pause", "resume", "change", "remove"]
         assert noted("endpoint", "crm") == ["add", "remove"]
         last = Action.objects.order_by("id").last()
         page = staff("view_action").get(f"/admin/mutirao/action/{last.id}/change/")

@@ -43,7 +43,7 @@ from mutirao import Mutirao, Retry  # noqa: E402
 from mutirao.errors import WrongState  # noqa: E402
 from mutirao.integrations.django import app  # noqa: E402
 from mutirao.integrations.django.models import Attempt, Job  # noqa: E402
-from mutirao.integrations.django.rows.run_revision import RunMutirao  # noqa: E402
+from mutirao.integrations.django.tables.run_revision import RunMutirao  # noqa: E402
 from mutirao.sql import migrations  # noqa: E402
 from mutirao.sql.schema import version, views  # noqa: E402
 from mutirao.testing import drain  # noqa: E402

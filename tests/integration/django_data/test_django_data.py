@@ -46,7 +46,7 @@ def test_jobs_in_a_schema(request: pytest.FixtureRequest) -> None:
 @pytest.mark.parametrize("kind", ["postgresql", "sqlite"])
 def test_the_admin(request: pytest.FixtureRequest, kind: str) -> None:
     """Lists, actions and forms, as the models' permissions allow; and the dashboard beside it."""
-    assert run(request, "admin_cases", kind, 1) == 19
+    assert run(request, "admin_cases", kind, 1) == 21
 
 
 @pytest.mark.repeats("postgresql", decided="tests/integration/django_data/check_cases.py")

@@ -37,7 +37,8 @@ set_up(
             "OPTIONS": {
                 "timeout": 30,
                 "tasks": {
-                    f"{PATH}.limited": {"limit": Limit(1, by="customer"), "key": "of-{customer}"}
+                    f"{PATH}.limited": {"limit": Limit(1, by="customer"), "key": "of-{customer}"},
+                    f"{PATH}.elsewhere": {"process": True},
                 },
             },
         },
@@ -381,8 +382,11 @@ class Running(Clean):
     def test_a_child_process(self) -> None:
         """It has Django set up before it imports the task."""
         handle = tasks.apart.enqueue(7)
-        assert drain(app) == {"succeeded": 1}
-        assert handle.result(timeout=5) == [7, 1]
+        result = tasks.elsewhere.enqueue(8)
+        assert drain(app, with_scheduled=True) == {"succeeded": 2, "retried": 1}
+        assert handle.result(timeout=5) == [7, 2]
+        result.refresh()
+        assert result.return_value == [True, 8, 2, 1]
 
     def test_a_kept_result_in_a_transaction(self) -> None:
         """It is in the commit of Django's block."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from multiprocessing import parent_process
 from typing import Any
 
 from django.db import connection, transaction
@@ -60,6 +61,17 @@ def refuse(how: str) -> None:
 def unwritable() -> Any:
     """Return what JSON has no form for."""
     return lambda: True
+
+
+@task(takes_context=True)  # type: ignore[untyped-decorator]
+def elsewhere(context: Any, order: int) -> list[Any]:
+    """Ask Django's connection in a child process, as the settings say; fail once before."""
+    if context.attempt == 1:
+        raise LookupError("attempt 1")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM mutirao_jobs")
+        [jobs] = cursor.fetchone()
+    return [parent_process() is not None, order, jobs, len(context.task_result.errors)]
 
 
 @task

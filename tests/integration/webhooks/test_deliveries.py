@@ -16,9 +16,16 @@ from standardwebhooks import Webhook
 
 from mutirao import Job, Mutirao, Retry
 from mutirao.client import endpoints
-from mutirao.errors import ConfigurationError, InvalidEndpoint, InvalidFilter, WrongSignature
+from mutirao.errors import (
+    ConfigurationError,
+    InvalidEndpoint,
+    InvalidFilter,
+    UnknownEndpoint,
+    WrongSignature,
+)
 from mutirao.model.jobs.job import JobState
 from mutirao.model.trace import hand_trace
+from mutirao.model.webhooks.endpoints import Endpoint
 from mutirao.tasks.around.middleware import AttemptSteps
 from mutirao.webhooks import (
     BreakerTerms,
@@ -360,6 +367,28 @@ async def test_what_cannot_be_asked(migrated_sqlite_url: str) -> None:
         running: Any = "running"
         with pytest.raises(InvalidFilter, match="state is 'running'; give 'dead'"):
             await app.endpoints.areplay("erp", state=running)
+
+
+async def test_one_is_changed(migrated_sqlite_url: str) -> None:
+    """What is given; its secret stays, unless another or a signer takes its place."""
+    async with shop(migrated_sqlite_url) as app:
+        await app.endpoints.aput(
+            "erp", "https://example.org/", "order.*", secret=SECRET, redirects=2
+        )
+        await app.endpoints.arotate("erp", SECRET)
+        changed = await app.endpoints.achange("erp", url="https://example.com/", rate=5.0)
+        assert (changed.host, changed.rate, changed.redirects) == ("example.com", 5.0, 2)
+        [stored] = await app.store.endpoints_to_send(["erp"])
+        assert isinstance(stored, Endpoint)
+        assert (stored.secret, stored.previous_secret) == (SECRET, SECRET)
+        await app.endpoints.achange("erp", signer="hub")
+        [stored] = await app.store.endpoints_to_send(["erp"])
+        assert isinstance(stored, Endpoint)
+        assert (stored.secret, stored.previous_secret, stored.signer) == (None, None, "hub")
+        with pytest.raises(UnknownEndpoint):
+            await app.endpoints.achange("crm", rate=5.0)
+        with pytest.raises(InvalidEndpoint, match="a secret and a signer"):
+            await app.endpoints.achange("erp", secret=SECRET, signer="hub")
 
 
 async def test_answers_of_3xx(migrated_sqlite_url: str) -> None:

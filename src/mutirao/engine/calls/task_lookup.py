@@ -82,6 +82,9 @@ def _place(thing: Any) -> ImportPath:
 def _find_task(place: ImportPath) -> Task[..., Any]:
     found = _find(place)
     if not isinstance(found, Task):
+        # What has words of its own for tasks, as `django.tasks`, says which one of ours it is.
+        found = getattr(found, "native", found)
+    if not isinstance(found, Task):
         raise ConfigurationError(
             f"a process=True task must be found as {'.'.join(place)} by another process, which"
             f" finds {found!r}; define it at module level and keep the decorated name"

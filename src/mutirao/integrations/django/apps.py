@@ -6,8 +6,8 @@ from django.utils.module_loading import autodiscover_modules
 
 from mutirao.integrations.django import system_checks
 from mutirao.integrations.django.project import DjangoMutirao, application
-from mutirao.integrations.django.rows.flushing import empty_after_flush
-from mutirao.integrations.django.rows.run_revision import prepare_file
+from mutirao.integrations.django.tables.flushing import empty_after_flush
+from mutirao.integrations.django.tables.run_revision import prepare_file
 
 
 class MutiraoConfig(AppConfig):  # type: ignore[misc]

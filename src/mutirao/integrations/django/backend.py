@@ -12,15 +12,14 @@ from django.utils import timezone
 
 from mutirao.integrations.django.compat import (
     BaseTaskBackend,
-    TaskResult,
-    TaskResultStatus,
     normalize_json,
     task_enqueued,
 )
-from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed
+from mutirao.integrations.django.native_tasks import BACKEND, POSITIONAL, NativeTask
 from mutirao.integrations.django.project import DjangoMutirao, application
 from mutirao.integrations.django.results import TaskResults
 from mutirao.integrations.django.system_checks import of_backend
+from mutirao.integrations.django.task_result import result_of
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 from mutirao.model.jobs.job import NewJob
 
@@ -59,13 +58,13 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         super().validate_task(task)
         self.native(task)
 
-    def native(self, task: Any) -> Performed:
+    def native(self, task: Any) -> NativeTask:
         """Return the native task that runs the jobs of one of `django.tasks`."""
         app = application()
-        known = app.performed.get(task.module_path)
+        known = app.native_tasks.get(task.module_path)
         if known is None or known.of.func is not task.func:  # its module was loaded anew
-            known = Performed(app, task, self.options)
-            app.perform(known)
+            known = NativeTask(app, task, self.options)
+            app.register_native(known)
         return known
 
     def enqueue(self, task: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
@@ -79,25 +78,13 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         self._validate_again(task)
         plain_args, plain_kwargs = _plain(args, kwargs)
         native = self.native(task)
-        given = native.signature.encode(tuple(plain_args), plain_kwargs)
+        encoded = native.signature.encode(tuple(plain_args), plain_kwargs)
         template = self._template(task, native, plain_args, plain_kwargs)
         alias = self.options.get("database")
         conn = None if alias is None else connections[alias]
-        handle = application().submit(template.with_args(given), conn)
-        result = TaskResult(
-            task=task,
-            id=str(handle.id),
-            status=TaskResultStatus.READY,
-            enqueued_at=timezone.now(),
-            started_at=None,
-            last_attempted_at=None,
-            finished_at=None,
-            args=plain_args,
-            kwargs=plain_kwargs,
-            backend=self.alias,
-            errors=[],
-            worker_ids=[],
-        )
+        handle = application().submit(template.with_args(encoded), conn)
+        given = plain_args, plain_kwargs
+        result = result_of(task, handle.id, self.alias, given, enqueued_at=timezone.now())
         task_enqueued.send(type(self), task_result=result)
         return result
 
@@ -122,7 +109,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
             self._validated = task
 
     def _template(
-        self, task: Any, native: Performed, args: Sequence[Any], kwargs: Mapping[str, Any]
+        self, task: Any, native: NativeTask, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> NewJob:
         """Return the job without its arguments. Those without a key or a moment are kept."""
         said = {name: term(task, self.options, name) for name in OF_CALLS}
@@ -139,7 +126,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         return known
 
     def _made(
-        self, task: Any, native: Performed, args: Sequence[Any], own: Mapping[str, Any]
+        self, task: Any, native: NativeTask, args: Sequence[Any], own: Mapping[str, Any]
     ) -> NewJob:
         metadata: dict[str, Any] = {POSITIONAL: len(args)} if args else {}
         if self.alias != native.of.backend:

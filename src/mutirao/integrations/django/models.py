@@ -7,8 +7,8 @@ application: `app.retry(…)`, `app.cancel(…)`, `app.actions`.
 
 from django.db import models
 
-from mutirao.integrations.django.rows.read_only import ViewRow, placed
-from mutirao.integrations.django.rows.view_fields import JsonField, MomentField
+from mutirao.integrations.django.tables.read_only import ViewRow, placed
+from mutirao.integrations.django.tables.view_fields import JsonField, MomentField
 
 BULK = ("retry", "cancel", "redrive", "change")  # what is done to jobs, each with a permission
 _COLUMNS = {"redrives": "redrive_of", "on_dead": "on_dead_of"}

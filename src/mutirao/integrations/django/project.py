@@ -14,7 +14,7 @@ from mutirao.sql.store.hub import AnnouncingStore
 from mutirao.tasks.task import Task
 
 if TYPE_CHECKING:
-    from mutirao.integrations.django.performing import Performed
+    from mutirao.integrations.django.native_tasks import NativeTask
 
 
 class DjangoMutirao(Mutirao):
@@ -32,26 +32,26 @@ class DjangoMutirao(Mutirao):
 
     def __init__(self, settings: conf.Conf) -> None:
         self.conf = settings
-        self.performed: dict[str, Performed] = {}  # the tasks of django.tasks, by their paths
+        self.native_tasks: dict[str, NativeTask] = {}  # the tasks of django.tasks, by their paths
         self.alias = chosen_alias(settings.database)
         super().__init__(engine=engine_of(self.alias), **settings.of_application())
         self.use_connections(DjangoConnections(self.alias))
         self.around_handler(around_functions)
         self.around_handler(around_coroutines)
 
-    def perform(self, task: "Performed") -> None:
+    def register_native(self, task: "NativeTask") -> None:
         """Register a task of `django.tasks`, in place of one whose module was loaded anew.
 
         Raises:
             InvalidTask: a native one has that name.
         """
-        if task.name in self.performed:
+        if task.name in self.native_tasks:
             del self._tasks[task.name]
         self.register(task)
-        self.performed[task.name] = task
+        self.native_tasks[task.name] = task
 
     def _own_task(self, task: object) -> Task[..., Any]:
-        known = self.performed.get(getattr(task, "module_path", ""))
+        known = self.native_tasks.get(getattr(task, "module_path", ""))
         return super()._own_task(task) if known is None else known
 
     def follow_database(self) -> None:

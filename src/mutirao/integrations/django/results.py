@@ -16,12 +16,12 @@ from mutirao.errors import ConfigurationError
 from mutirao.integrations.django.compat import (
     Task,
     TaskError,
-    TaskResult,
     TaskResultDoesNotExist,
     TaskResultStatus,
 )
 from mutirao.integrations.django.databases import selected
-from mutirao.integrations.django.performing import BACKEND, POSITIONAL, Performed, as_django_s
+from mutirao.integrations.django.native_tasks import BACKEND, POSITIONAL, NativeTask
+from mutirao.integrations.django.task_result import as_django_s, result_of
 from mutirao.model.jobs import retry
 from mutirao.model.jobs.states import UNCOUNTED_OUTCOMES
 from mutirao.model.row_json import read, read_object
@@ -86,9 +86,8 @@ def _result(job: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], backe
     of = _task(job)
     metadata = read_object(job["metadata"] or "{}", "its metadata")
     alias = metadata.get(BACKEND, of.backend)
-    native: Performed = backend.native(of)
+    native: NativeTask = backend.native(of)
     named = read_object(job["args"], "its arguments")
-    args, kwargs = native.as_called(named, metadata.get(POSITIONAL, 0))
     counted = [
         each
         for each in attempts
@@ -99,19 +98,17 @@ def _result(job: Mapping[str, Any], attempts: Sequence[Mapping[str, Any]], backe
     if job["state"] == "running":
         starts.append(_moment(job["started_at"]))
         workers.append(str(job["worker"]))
-    result = TaskResult(
-        task=_as_enqueued(of, job, alias),
-        id=str(job["id"]),
-        status=_STATUS.get(job["state"], TaskResultStatus.READY),
+    result = result_of(
+        _as_enqueued(of, job, alias),
+        job["id"],
+        alias,
+        native.as_called(named, metadata.get(POSITIONAL, 0)),
         enqueued_at=_moment(job["enqueued_at"]),
-        started_at=starts[0] if starts else None,
-        last_attempted_at=starts[-1] if starts else None,
+        status=_STATUS.get(job["state"], TaskResultStatus.READY),
+        starts=starts,
         finished_at=_moment(job["finished_at"]),
-        args=args,
-        kwargs=kwargs,
-        backend=alias,
         errors=[_error(each) for each in counted if each["error_type"] is not None],
-        worker_ids=workers,
+        workers=workers,
     )
     if job["state"] == "succeeded" and attempts and attempts[-1]["result"] is not None:
         value = read(attempts[-1]["result"], "its result")

@@ -19,7 +19,7 @@ from django.urls import get_resolver
 
 from mutirao.errors import MutiraoError, SchemaMissing
 from mutirao.integrations.django import conf
-from mutirao.integrations.django.rows.vendors import is_sqlite
+from mutirao.integrations.django.tables.vendors import is_sqlite
 from mutirao.sql import migrations
 
 _BACKEND = "mutirao.integrations.django.MutiraoBackend"

@@ -11,12 +11,12 @@ from typing import Any
 
 from django.core.exceptions import ImproperlyConfigured
 
-from mutirao.integrations.django.compat import Task
+from mutirao.integrations.django.compat import Task, task_backends
 
 # Those of native tasks, apart from what Django says itself. `key` may name arguments in braces.
 TERMS = (
     "retry", "max_attempts", "timeout", "stall_timeout", "limit", "keep_result", "tags", "fair_by",
-    "findable", "on_conflict", "unique_for", "scope", "debounce_limit", "supersede",
+    "findable", "on_conflict", "unique_for", "scope", "debounce_limit", "supersede", "process",
 )  # fmt: skip
 OF_CALLS = ("key", "tenant", "group")
 _OF_BACKEND = ("database", "tasks")
@@ -45,9 +45,15 @@ class MutiraoTask(Task):  # type: ignore[misc]
     scope: Any = None
     debounce_limit: Any = None
     supersede: Any = None
+    process: bool | None = None
     key: str | None = None
     tenant: str | None = None
     group: str | None = None
+
+    @property
+    def native(self) -> Any:
+        """The native task that runs its jobs; a child process finds it by this one's name."""
+        return task_backends[self.backend].native(self)
 
     def using(self, **changes: Any) -> "MutiraoTask":
         """Return the task with other options for its calls.

@@ -14,9 +14,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import re_path
 from django.views.decorators.csrf import csrf_exempt
 
-from mutirao.integrations.django.acting import outside_requests_transaction
 from mutirao.integrations.django.models import BULK
 from mutirao.integrations.django.project import application
+from mutirao.integrations.django.transaction_client import outside_requests_transaction
 
 app_name = "mutirao"
 

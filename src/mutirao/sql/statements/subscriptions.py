@@ -110,6 +110,20 @@ def set_active(
     return True
 
 
+def change(
+    conn: Connection, dialect: Dialect, id: str, new: Mapping[str, Any], now: datetime | None
+) -> bool:
+    """Give a subscription new values; return whether there is one. A single transaction."""
+    mine = subscription.c.id == id
+    if conn.scalar(select(subscription.c.id).where(mine).with_for_update()) is None:
+        return False
+    values = {**new, "changed_at": dialect.moment(now)}
+    if values.get("filter") is not None:
+        values["filter"] = msgspec.json.encode(values["filter"]).decode()
+    conn.execute(update(subscription).where(mine).values(values))
+    return True
+
+
 def _limits_of(conn: Connection, dialect: Dialect, ids: Sequence[str]) -> set[str]:
     """Return the names of the limits that these subscriptions have of their own."""
     names = [name for id in ids for name in limit_names(id)]

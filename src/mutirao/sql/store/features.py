@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from mutirao.errors import InvalidSubscription, StoreBusy, StoreRefused
 from mutirao.model.jobs.claim import UnfitClaim
@@ -213,6 +213,14 @@ class SqlRecords:
         """Enable or disable a subscription."""
         return await self._insistent.run(
             statements.subscriptions.set_active, self._dialect, id, active, now
+        )
+
+    async def change_subscription(
+        self, id: str, new: Mapping[str, Any], *, now: datetime | None = None
+    ) -> bool:
+        """Change values of a subscription."""
+        return await self._insistent.run(
+            statements.subscriptions.change, self._dialect, id, new, now
         )
 
     async def remove_subscription(self, id: str) -> bool:

@@ -17,9 +17,9 @@ from django.urls import NoReverseMatch, reverse
 from django.utils.html import format_html, format_html_join
 
 from mutirao.errors import InvalidFilter, MutiraoError
-from mutirao.integrations.django.acting import outside_requests_transaction, perform
 from mutirao.integrations.django.admin.read_page import ReadPage, action, column, pretty, text, who
 from mutirao.integrations.django.project import application
+from mutirao.integrations.django.transaction_client import outside_requests_transaction, perform
 from mutirao.model.audit.actions import Action, ActionKind, AuditRecord
 from mutirao.model.blanking import Blanking
 from mutirao.model.filters.filter import Filter, parse

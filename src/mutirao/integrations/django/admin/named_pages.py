@@ -4,16 +4,17 @@ What can be changed is changed through the client, which checks it as it checks 
 to what the code declares lasts until the declaration changes.
 """
 
+import json
 from datetime import UTC
 from typing import Any, ClassVar
 
 from django import forms
 from django.utils import timezone
 
-from mutirao.errors import InvalidEndpoint, MutiraoError
+from mutirao.errors import InvalidEndpoint, InvalidSubscription, MutiraoError
 from mutirao.integrations.django import models
-from mutirao.integrations.django.acting import perform
 from mutirao.integrations.django.admin.read_page import ReadPage, action, column, pretty, text
+from mutirao.integrations.django.transaction_client import perform
 from mutirao.model.limits.limits import Limit
 
 
@@ -180,6 +181,20 @@ class SchedulePage(RemovablePage):
         )
 
 
+def _without_empty(changed: dict[str, Any]) -> dict[str, Any]:
+    """Return values as the client has them: None where nothing is written; a filter as it reads."""
+    terms = {name: None if value == "" else value for name, value in changed.items()}
+    for name in ("url", "secret"):
+        if terms.get(name, "stays") is None:
+            del terms[name]
+    if (filter := terms.get("filter")) is not None:
+        try:
+            terms["filter"] = json.loads(filter)
+        except ValueError as unfit:
+            raise InvalidSubscription(f"the filter is no JSON: {unfit}") from unfit
+    return terms
+
+
 _NUMBERS = ("most", "per", "burst")
 
 
@@ -231,16 +246,48 @@ class LimitPage(NamedPage):
         )
 
 
+_OF_SUBSCRIPTION = (
+    *("topic", "tenant", "group", "filter", "order_by", "when_dead", "queue", "priority"),
+)
+
+
+class SubscriptionForm(ClientForm):
+    """Of what a subscription is told, and what its deliveries are like."""
+
+    needed = ("topic", "queue", "priority")
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Change it; an empty text means none."""
+        terms = _without_empty(changed)
+        perform(lambda client: client.subscriptions.achange(self.instance.pk, **terms))
+
+    class Meta:
+        """The values that may be changed."""
+
+        model = models.Subscription
+        fields = _OF_SUBSCRIPTION
+        widgets: ClassVar = dict.fromkeys(
+            ("topic", "tenant", "group", "order_by", "when_dead", "queue"), forms.TextInput
+        )
+
+
 class SubscriptionPage(RemovablePage):
-    """Who is told of what is published."""
+    """Who is told of what is published; an endpoint's has its own page."""
 
     removed_by = "subscriptions"
+
+    form = SubscriptionForm
+    editable = _OF_SUBSCRIPTION
 
     list_display = ("id", "topic", "task", "kind", "active", "waiting", "running", "lag", "in_code")
     list_filter = ("kind", "active", "origin")
     search_fields = ("id", "topic", "task")
     ordering = ("id",)
     actions = ("enable", "disable")
+
+    def has_change_permission(self, request: Any, obj: Any = None) -> bool:
+        """Return False for an endpoint's."""
+        return super().has_change_permission(request, obj) and not (obj and obj.kind == "endpoint")
 
     @action("Enable the selected subscriptions", "steer")
     def enable(self, request: Any, queryset: Any) -> None:
@@ -261,15 +308,54 @@ class SubscriptionPage(RemovablePage):
         )
 
 
+_KEY = "whsec_…, or 24 to 64 bytes."
+_STAYS = "Not shown. Empty: it stays as it is."
+
+
+def _hidden() -> forms.PasswordInput:
+    return forms.PasswordInput(render_value=False)
+
+
+class EndpointForm(ClientForm):
+    """An endpoint that is there. Its URL and its secret are not shown, and stay if left empty."""
+
+    needed = ("topics",)
+    topics = forms.CharField(help_text="Topics, or patterns such as order.*, with spaces between.")
+    url = forms.URLField(assume_scheme="https", required=False, help_text=_STAYS)
+    secret = forms.CharField(widget=_hidden(), required=False, help_text=f"{_KEY} {_STAYS}")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if said := self.instance.topics:
+            self.initial["topics"] = " ".join(json.loads(said))
+
+    def write(self, changed: dict[str, Any]) -> None:
+        """Change it."""
+        terms = _without_empty(changed)
+        if "topics" in terms:
+            terms["topics"] = terms["topics"].split()
+        perform(lambda client: client.endpoints.achange(self.instance.pk, **terms))
+
+    class Meta:
+        """The values that may be changed."""
+
+        model = models.Endpoint
+        fields = (
+            *("topics", "tenant", "group", "filter", "order_by", "when_dead", "method", "body"),
+            *("rate", "concurrency", "connect", "first_byte", "whole", "redirects", "accepts_3xx"),
+        )
+        widgets: ClassVar = dict.fromkeys(
+            ("tenant", "group", "order_by", "when_dead", "method", "body"), forms.TextInput
+        )
+
+
 class NewEndpointForm(ClientForm):
     """An endpoint that is added. Neither its URL nor its secret are shown later."""
 
     needed = ("topics",)
     topics = forms.CharField(help_text="Topics, or patterns such as order.*, with spaces between.")
     url = forms.URLField(assume_scheme="https")
-    secret = forms.CharField(
-        widget=forms.PasswordInput(render_value=False), help_text="whsec_…, or 24 to 64 bytes."
-    )
+    secret = forms.CharField(widget=_hidden(), help_text=_KEY)
 
     def write(self, changed: dict[str, Any]) -> None:
         """Put it; one that is there under this name is not replaced."""
@@ -302,19 +388,28 @@ class EndpointPage(RemovablePage):
 
     removed_by = "endpoints"
 
+    form = EndpointForm
+    editable = EndpointForm.Meta.fields
+
     def has_add_permission(self, request: Any) -> bool:
         """Return whether whoever asks may add endpoints."""
         return self.may(request, "add")
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **how: Any) -> Any:
-        """Return the form of a new one; of those that are there nothing is edited."""
+        """Return the form of a new one, or of one that is there."""
         if obj is None:
             how["form"] = NewEndpointForm
         return super().get_form(request, obj, change, **how)
 
     def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
         """Return what is asked of a new one, and all that is shown of others."""
-        return super().get_fieldsets(request, obj) if obj else [(None, {"fields": _ASKED})]
+        if obj is None:
+            return [(None, {"fields": _ASKED})]
+        if not self.has_change_permission(request, obj):
+            return super().get_fieldsets(request, obj)
+        [(title, said)] = super().get_fieldsets(request, obj)
+        shown = [name for name in said["fields"] if name not in ("url", "secret")]
+        return [(title, {**said, "fields": ["url", "secret", *shown]})]
 
     def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
         """Return nothing for a new one."""

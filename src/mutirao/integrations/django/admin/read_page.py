@@ -10,7 +10,7 @@ from django.core.paginator import Paginator
 from django.utils.html import format_html
 
 from mutirao.errors import MutiraoError
-from mutirao.integrations.django.acting import outside_requests_transaction, perform
+from mutirao.integrations.django.transaction_client import outside_requests_transaction, perform
 from mutirao.model.audit.actions import MAX_WHO, About
 from mutirao.model.blanking import Blanking
 from mutirao.model.display import one_line

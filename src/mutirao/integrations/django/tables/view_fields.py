@@ -12,7 +12,7 @@ from django.db import models
 from django.db.models.expressions import Col
 from django.utils import timezone
 
-from mutirao.integrations.django.rows.vendors import is_postgresql, is_sqlite
+from mutirao.integrations.django.tables.vendors import is_postgresql, is_sqlite
 from mutirao.sql.schema.types import EARLIEST_MOMENT
 
 _JSONB = "::jsonb"

@@ -8,7 +8,7 @@ from django.db.migrations.operations.base import Operation, OperationCategory
 from django.db.migrations.state import ModelState
 
 from mutirao.integrations.django import conf
-from mutirao.integrations.django.rows.vendors import is_sqlite
+from mutirao.integrations.django.tables.vendors import is_sqlite
 from mutirao.sql import migrations
 
 

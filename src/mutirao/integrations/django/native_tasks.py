@@ -12,7 +12,6 @@ from inspect import Parameter
 from traceback import format_exception
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
 from mutirao.engine.calls.outcomes import of_error
@@ -20,13 +19,13 @@ from mutirao.errors import InvalidTask
 from mutirao.integrations.django.compat import (
     TaskContext,
     TaskError,
-    TaskResult,
     TaskResultStatus,
     normalize_json,
     task_backends,
     task_finished,
     task_started,
 )
+from mutirao.integrations.django.task_result import as_django_s, result_of
 from mutirao.integrations.django.task_terms import TERMS, term
 from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.jobs.states import OutcomeKind
@@ -38,7 +37,7 @@ _JOB = Parameter("_mutirao_job", Parameter.POSITIONAL_ONLY, annotation=Job)
 _ENDED = {OutcomeKind.DEAD, OutcomeKind.CANCELLED}
 
 
-class Performed(Task[..., Any]):
+class NativeTask(Task[..., Any]):
     """A native task whose jobs run a task of `django.tasks`, as it was decorated."""
 
     taken = "two tasks are called {0!r} ({1} and {2}); name the native one: @app.task(name=…)"
@@ -157,21 +156,15 @@ class _Attempt:
             self.result = backend.get_result(str(job.id))
             return
         native = backend.native(of)
-        args, kwargs = native.as_called(job.args, metadata.get(POSITIONAL, 0))
-        now = timezone.now()
-        self.result = TaskResult(
-            task=of,
-            id=str(job.id),
-            status=TaskResultStatus.RUNNING,
+        self.result = result_of(
+            of,
+            job.id,
+            backend.alias,
+            native.as_called(job.args, metadata.get(POSITIONAL, 0)),
             enqueued_at=as_django_s(job.enqueued_at),
-            started_at=now,
-            last_attempted_at=now,
-            finished_at=None,
-            args=args,
-            kwargs=kwargs,
-            backend=backend.alias,
-            errors=[],
-            worker_ids=[f"{socket.gethostname()}:{os.getpid()}"],
+            status=TaskResultStatus.RUNNING,
+            starts=[timezone.now()],
+            workers=[f"{socket.gethostname()}:{os.getpid()}"],
         )
 
     def context(self) -> tuple[Any, ...]:
@@ -211,10 +204,3 @@ def task_terms(of: Any) -> Any:
     """Return the retry policy and the timeout in force for a task."""
     native: Task[..., Any] = task_backends[of.backend].native(of)
     return native.terms()
-
-
-def as_django_s(moment: Any) -> Any:
-    """Return a moment as `USE_TZ` has it: aware, or naive in the local time zone."""
-    if moment is None or settings.USE_TZ:
-        return moment
-    return timezone.make_naive(moment)

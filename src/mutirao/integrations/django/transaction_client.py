@@ -5,7 +5,7 @@ one, which ATOMIC_REQUESTS or a test has begun, it belongs to it: all is done on
 connection, else it would not see what stands there, and on SQLite wait for its own lock.
 """
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 
@@ -13,18 +13,10 @@ from django.conf import settings
 from django.db import transaction
 
 from mutirao.app import Mutirao
-from mutirao.client.bulk.actions import Actions
-from mutirao.client.endpoints import Endpoints
-from mutirao.client.jobs import JobAdmin
-from mutirao.client.limits import Limits
-from mutirao.client.portal import Portal
-from mutirao.client.reading import Reading
-from mutirao.client.schedules import Schedules
-from mutirao.client.subscriptions import Subscriptions
+from mutirao.client.other_stores.store_client import StoreClient
 from mutirao.integrations.django.project import application
-from mutirao.model.jobs.job import MAX_PAYLOAD, NewJob
+from mutirao.model.jobs.job import NewJob
 from mutirao.tasks.handle import Handle
-from mutirao.tasks.task import Task
 from mutirao.testing.borrowing import BorrowingStore
 from mutirao.testing.memory import MemoryStore, at_once
 
@@ -38,24 +30,14 @@ def outside_requests_transaction(view: Callable[..., Any]) -> Callable[..., Any]
     return view
 
 
-class BorrowingClient(JobAdmin):
+class TransactionClient(StoreClient):
     """The client's operations on a connection that is lent; an application has the same."""
 
-    def __init__(self, app: Mutirao, store: BorrowingStore) -> None:
-        self._app, self.store, self._portal = app, store, Portal()
-        self.reading = Reading(self, self._portal)
-        self.actions = Actions(self, self._portal)
-        self.limits = Limits(self, lambda: tuple(app.tasks.values()), self._portal)
-        self.schedules = Schedules(self, app.task, self._portal, MAX_PAYLOAD)
-        self.subscriptions = Subscriptions(self, self._portal, MAX_PAYLOAD)
-        self.endpoints = Endpoints(self, self._portal)
-        self.task_named = app.task_named
-        self.result, self.aresult = app.result, app.aresult
+    store: BorrowingStore
 
-    @property
-    def tasks(self) -> Mapping[str, Task[..., Any]]:
-        """The registered tasks by name."""
-        return self._app.tasks
+    def __init__(self, app: Mutirao, store: BorrowingStore) -> None:
+        super().__init__(app, store, app.task)
+        self._app = app
 
     async def asubmit(self, job: NewJob, conn: object | None = None) -> Handle[Any]:
         """Write a job in the transaction that is open."""
@@ -82,9 +64,9 @@ async def _awaited(work: Awaitable[R]) -> R:
 
 
 @contextmanager
-def _lent(app: Any) -> Iterator[BorrowingClient]:
+def _lent(app: Any) -> Iterator[TransactionClient]:
     store = BorrowingStore(app.store, app.connection)
     try:
-        yield BorrowingClient(app, store)
+        yield TransactionClient(app, store)
     finally:
         at_once(store.close())

@@ -9,7 +9,7 @@ from typing import Any
 from django.db import connections
 
 from mutirao.integrations.django import conf
-from mutirao.integrations.django.rows.vendors import is_postgresql
+from mutirao.integrations.django.tables.vendors import is_postgresql
 from mutirao.sql.schema.tables import metadata
 
 _SIGN = "mutirao_version"

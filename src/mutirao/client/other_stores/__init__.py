@@ -1,0 +1,1 @@
+"""The client's operations over another store than the application's own."""

@@ -1,0 +1,1 @@
+"""django-ca, whose tasks are Celery's, moved to `mutirao.integrations.celery`: by hand."""
