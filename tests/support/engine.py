@@ -26,7 +26,7 @@ from mutirao.engine.loops import Health, LoopHealth
 from mutirao.engine.measuring import Listeners
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.worker_row import WorkerRow
-from mutirao.engine.workers import broker_queues
+from mutirao.engine.workers import broker_queues, process
 from mutirao.engine.workers.checks import refuse_patched
 from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.engine.workers.fleet import Fleet
@@ -72,6 +72,7 @@ __all__ = [
     "doorbells",
     "duty_of",
     "lost_claims",
+    "process",
     "processes",
     "producer",
     "refuse_patched",

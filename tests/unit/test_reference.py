@@ -10,7 +10,7 @@ import pytest
 
 from mutirao import errors
 from mutirao.cli import group
-from mutirao.engine.workers import process
+from tests.support.engine import process
 from tests.support.reference_pages import pages
 
 ROOT = Path(__file__).parents[2]

@@ -37,6 +37,7 @@ MAY_READ = {
     "engine/workers/upgrades.py": "what another worker tells through a broker",
     "sql/statements/subscriptions.py": "the types of options that were read: it fails one alone",
     "hub/protocol.py": "what is told to a hub",
+    "integrations/django/admin/named_pages.py": "what somebody typed into a form",
     "web/api/call.py": "what a program sends: it gets a problem",
     "transports/": "messages and settings of brokers",
     "federation/": "documents of other servers, and messages of ours",

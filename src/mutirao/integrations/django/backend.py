@@ -62,7 +62,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         """Return the native task that runs the jobs of one of `django.tasks`."""
         app = application()
         known = app.native_tasks.get(task.module_path)
-        if known is None or known.of.func is not task.func:  # its module was loaded anew
+        if known is None or known.of.func is not task.func:  # its module was loaded again
             known = NativeTask(app, task, self.options)
             app.register_native(known)
         return known

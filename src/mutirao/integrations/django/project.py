@@ -40,7 +40,7 @@ class DjangoMutirao(Mutirao):
         self.around_handler(around_coroutines)
 
     def register_native(self, task: "NativeTask") -> None:
-        """Register a task of `django.tasks`, in place of one whose module was loaded anew.
+        """Register a task of `django.tasks`, in place of one whose module was loaded again.
 
         Raises:
             InvalidTask: a native one has that name.

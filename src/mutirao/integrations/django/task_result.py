@@ -24,7 +24,7 @@ def result_of(
     errors: Sequence[Any] = (),
     workers: Sequence[str] = (),
 ) -> Any:
-    """Return a result; unless more is said, of a job that has not started.
+    """Return a result; without more values, of a job that has not started.
 
     Parameters:
         task: the one of `django.tasks`.

@@ -16,6 +16,7 @@ from mutirao.integrations.django import models
 from mutirao.integrations.django.admin.read_page import ReadPage, action, column, pretty, text
 from mutirao.integrations.django.transaction_client import perform
 from mutirao.model.limits.limits import Limit
+from mutirao.model.row_json import shown
 
 
 class ClientForm(forms.ModelForm):  # type: ignore[misc]
@@ -46,7 +47,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[misc]
         raise NotImplementedError
 
     def _post_clean(self) -> None:
-        """Leave the row alone: the view shows it anew."""
+        """Leave the row alone: the view shows it again."""
 
 
 class NamedPage(ReadPage):
@@ -55,11 +56,11 @@ class NamedPage(ReadPage):
     editable: tuple[str, ...] = ()
 
     def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return whether whoever asks may change such things, and there is anything to change."""
+        """Return whether the user may change such things, and there is anything to change."""
         return bool(self.editable) and self.may(request, "change")
 
     def has_steer_permission(self, request: Any) -> bool:
-        """Return whether whoever asks may pause, resume and the like."""
+        """Return whether the user may pause, resume and the like."""
         return self.may(request, "change")
 
     def get_readonly_fields(self, request: Any, obj: Any = None) -> list[str]:
@@ -86,7 +87,7 @@ class RemovablePage(NamedPage):
     removed_by: str  # the part of the client that does so
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return whether whoever asks may remove such things."""
+        """Return whether the user may remove such things."""
         return self.may(request, "delete")
 
     def delete_model(self, request: Any, obj: Any) -> None:
@@ -204,7 +205,7 @@ class LimitForm(ClientForm):
     needed = ("most",)
 
     def write(self, changed: dict[str, Any]) -> None:
-        """Put the limit anew, with what was changed."""
+        """Put the limit again, with what was changed."""
         row = self.instance
         numbers = {name: changed.get(name, getattr(row, name)) for name in _NUMBERS}
         limit = Limit(**numbers, by=row.by, name=row.name)
@@ -252,7 +253,7 @@ _OF_SUBSCRIPTION = (
 
 
 class SubscriptionForm(ClientForm):
-    """Of what a subscription is told, and what its deliveries are like."""
+    """What a subscription receives, and what its deliveries are like."""
 
     needed = ("topic", "queue", "priority")
 
@@ -272,7 +273,7 @@ class SubscriptionForm(ClientForm):
 
 
 class SubscriptionPage(RemovablePage):
-    """Who is told of what is published; an endpoint's has its own page."""
+    """Which handlers receive what is published; an endpoint's has its own page."""
 
     removed_by = "subscriptions"
 
@@ -327,7 +328,9 @@ class EndpointForm(ClientForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if said := self.instance.topics:
-            self.initial["topics"] = " ".join(json.loads(said))
+            self.initial["topics"] = (
+                " ".join(map(str, listed)) if isinstance(listed := shown(said), list) else said
+            )
 
     def write(self, changed: dict[str, Any]) -> None:
         """Change it."""
@@ -392,7 +395,7 @@ class EndpointPage(RemovablePage):
     editable = EndpointForm.Meta.fields
 
     def has_add_permission(self, request: Any) -> bool:
-        """Return whether whoever asks may add endpoints."""
+        """Return whether the user may add endpoints."""
         return self.may(request, "add")
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **how: Any) -> Any:
