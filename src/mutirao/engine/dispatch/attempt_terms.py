@@ -12,7 +12,7 @@ from mutirao.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptTerms:
+class RunTerms:
     """The terms of the attempts of one task.
 
     Parameters:
@@ -56,7 +56,7 @@ class AttemptTerms:
         return not (task.is_coroutine or self.in_child or self.around or task.asks)
 
 
-class TermsOfTasks(dict[str, AttemptTerms]):
+class TermsOfTasks(dict[str, RunTerms]):
     """The terms of each task, made when it is first asked.
 
     Parameters:
@@ -77,10 +77,10 @@ class TermsOfTasks(dict[str, AttemptTerms]):
         self._tasks, self._defaults = tasks, defaults
         self._children, self._around = children, around
 
-    def __missing__(self, name: str) -> AttemptTerms:
+    def __missing__(self, name: str) -> RunTerms:
         task = self._tasks[name]
         retry, timeout = task.terms(self._defaults)
         stall, in_child = task.options.stall_timeout, task.options.process and self._children
-        terms = AttemptTerms(task, retry, timeout, stall, in_child, self._around)
+        terms = RunTerms(task, retry, timeout, stall, in_child, self._around)
         self[name] = terms
         return terms
