@@ -77,10 +77,10 @@ class Mutirao(
     """An application's background jobs.
 
     `schedules` manages the schedules in the database; `@app.schedule(…)` declares one in the code.
-    Likewise `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
-    stop and restart queues and tasks. `subscriptions` manages who is told of what is published,
-    and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter, figures;
-    `actions` does something to all jobs of a filter, with an audit.
+    `limits` manages the limits and `limit(…)` declares one; `pause(…)` and `resume(…)`
+    stop and restart queues and tasks. `subscriptions` manages which programs receive what is
+    published, and `endpoints` where webhooks go. `reading` is what pages ask: lists by a filter,
+    figures; `actions` does something to all jobs of a filter, with an audit.
 
     Parameters:
         url: the database that holds the jobs: any SQLAlchemy URL of PostgreSQL or SQLite; without
@@ -370,7 +370,7 @@ class Mutirao(
 
         Parameters:
             access: called with each request (Starlette's), returns the `mutirao.web.Access` of
-                whoever sent it, at once or as a coroutine. There is no default.
+                its sender, at once or as a coroutine. There is no default.
             origins: where browsers have the pages from, if a proxy before the program speaks HTTPS
                 or has another name: `("https://jobs.example.com",)`.
             redact: names of arguments whose values are secrets, beside those that are known by

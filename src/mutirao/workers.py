@@ -182,8 +182,8 @@ class Workers:
     def measure(self, listener: Measurements) -> None:
         """Report to a listener what the workers of this application do, from the next one on.
 
-        It is told in batches, in the event loop of a worker, so it must not wait; what it raises is
-        logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
+        It is called with batches, in the event loop of a worker, so it must not wait; what it
+        raises is logged, and jobs go on. Several may listen. See `mutirao.ports.measurements`.
 
         Parameters:
             listener: a `Measurements`.

@@ -38,7 +38,7 @@ class FederationApi(Protocol):
         ...
 
     async def forget_host(self, name: str) -> bool:
-        """Delete what is known of a host, its limit, and what it was told; return whether it was.
+        """Delete a host, its limit, and what was sent to it; return whether it was.
 
         What is waited for runs.
         """

@@ -96,7 +96,7 @@ class Store(
         Parameters:
             stuck: the number of its slots that are stuck.
             late: the longest delay of its recent beats, in seconds.
-            duty: one of which it is to be told as by `held_elsewhere`; None: of none.
+            duty: one of which it is to be notified as by `held_elsewhere`; None: of none.
 
         Returns whether the worker is still registered (False: its jobs have been rescued), which
         of its running jobs have a request to cancel, and who else holds the duty for how long.
@@ -200,7 +200,8 @@ class Store(
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
         """Note that a job starts which vanished workers have held; return False if it is stale.
 
-        A rescue counts each that was held; this tells those apart that had begun (`model.losses`).
+        A rescue counts each that was held; this distinguishes those that had begun
+        (`model.losses`).
 
         Parameters:
             lost: the count to be stored.
@@ -286,7 +287,7 @@ class Store(
         ...
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
-        """Add up by the hour what has finished, for whoever asks of the whole history.
+        """Add up by the hour what has finished, for the caller of the whole history.
 
         What people ask (`counts`, the views of docs/sql.md) is right with it and without it, and
         answered soon with it. Hours and errors older than `keep` seconds are forgotten; None:

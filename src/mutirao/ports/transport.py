@@ -36,7 +36,7 @@ class Consumer(Protocol):
 
         Raises:
             TransportUnavailable: the connection is gone. Deliveries that are not settled have been
-                lost, and come again, to whoever consumes; leave this consumer and make another.
+                lost, and come again, to any consumer; leave this consumer and make another.
             TransportMismatch: the queue is not there (any more), or may not be consumed.
         """
         ...
@@ -105,16 +105,16 @@ class Transport(Protocol):
 
     @property
     def rewrites(self) -> bool:
-        """Whether a message comes again as it was told to."""
+        """Whether a message comes again as was asked."""
         ...
 
     @property
     def source(self) -> str | None:
         """The queue of other programs that it consumes.
 
-        Its deliveries have `foreign` instead of a message, and so have those that came `Again`,
+        Its deliveries have `foreign` instead of a message, as do those that came `Again`,
         with the attempt and the headers that were asked for. What waits or comes again is kept in a
-        queue of ours, so that whoever else consumes theirs never meets it.
+        queue of ours, so that other consumers of theirs never meet it.
         """
         ...
 
@@ -145,7 +145,7 @@ class Transport(Protocol):
         """Consume a queue, until the block is left.
 
         A delivery is this consumer's until it is settled, lost, or the block is left: then it comes
-        again, at once, to whoever consumes. Each message is delivered at least once, also twice.
+        again, at once, to any consumer. Each message is delivered at least once, also twice.
         What cannot be read is delivered as well, with its problem.
 
         Parameters:
@@ -178,7 +178,7 @@ class Transport(Protocol):
 
         Raises:
             TransportUnavailable: the broker is away.
-            TransportMismatch: whoever asks may not look there.
+            TransportMismatch: the caller may not look there.
         """
         ...
 
@@ -243,6 +243,6 @@ class Transport(Protocol):
 
 
 def is_for_people(error: BaseException) -> bool:
-    """Return whether a broker refuses something until people mend it: waiting does not help."""
+    """Return whether a broker refuses something until people repair it: waiting does not help."""
     passes = isinstance(error, TransportUnavailable) and not isinstance(error, TransportDenied)
     return isinstance(error, TransportError) and not passes

@@ -74,7 +74,7 @@ class CheckIns:
         return _Ending(told, job.attempt, lambda: self._config(name))
 
     def _config(self, name: str) -> dict[str, Any] | None:
-        """Return the configuration of a monitor: nothing of what is not known; None: it is not watched."""
+        """Return the configuration of a monitor, of what is known; None: it is not watched."""
         found: Schedule | ScheduleRecord | None
         found = next((each for each, *_ in self._declared if each.name == name), None)
         if found is None and (found := self._put.get(name)) is None:

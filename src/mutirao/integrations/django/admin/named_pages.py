@@ -328,9 +328,8 @@ class EndpointForm(ClientForm):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         if said := self.instance.topics:
-            self.initial["topics"] = (
-                " ".join(map(str, listed)) if isinstance(listed := shown(said), list) else said
-            )
+            listed = shown(said)
+            self.initial["topics"] = " ".join(listed) if isinstance(listed, list) else said
 
     def write(self, changed: dict[str, Any]) -> None:
         """Change it."""
