@@ -330,6 +330,14 @@ PORTUGUESE: Mapping[str, str] = {
     "find out who sets it again: a pooler or proxy, perhaps": (
         "descubra o que o muda de volta: talvez um pooler ou proxy"
     ),
+    "something between us and the server shares the sessions of a server among its connections, and"
+    " refuses last_insert_id(), which says the number of a new row": (
+        "algo entre nós e o servidor divide as sessões de um servidor entre as suas conexões, e"
+        " recusa last_insert_id(), que diz o número de uma linha nova"
+    ),
+    "connect to a port of MySQL Router without connection_sharing, or to the server itself": (
+        "conecte-se a uma porta do MySQL Router sem connection_sharing, ou ao próprio servidor"
+    ),
     "the server writes its binary log by STATEMENT, and refuses whatever is written in READ"
     " COMMITTED, as we do (error 1665)": (
         "o servidor grava o seu log binário por STATEMENT, e recusa o que é gravado em READ"
@@ -354,9 +362,9 @@ PORTUGUESE: Mapping[str, str] = {
     "`mutirao transports drop-schedule {}`, or put it back": (
         "`mutirao transports drop-schedule {}`, ou ponha-o de volta"
     ),
-    "{}: {} events were not told within a day, as it was away or took them too slowly; the last at"
-    " {}Z": (
-        "{}: {} eventos não foram informados em um dia, porque ele esteve fora ou os recebeu"
+    "{}: {} events were not published within a day, as it was away or took them too slowly; the"
+    " last at {}Z": (
+        "{}: {} eventos não foram publicados em um dia, porque ele esteve fora ou os recebeu"
         " devagar demais; o último em {}Z"
     ),
     "nothing, if it was away; otherwise give it room, or fewer queues events=True": (
