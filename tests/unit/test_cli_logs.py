@@ -61,6 +61,7 @@ def test_debug_is_ours_alone(level: str, ours: int, others: int) -> None:
         configure("text", level)
         effective = logging.getLogger("botocore.endpoint").getEffectiveLevel()
         assert (own.getEffectiveLevel(), effective) == (ours, others)
+        assert [each.level for each in root.handlers if each not in before[2]] == [ours]
     finally:
         root.setLevel(before[0])
         own.setLevel(before[1])

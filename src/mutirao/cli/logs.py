@@ -81,6 +81,7 @@ def _is_of_no_choice(handler: logging.Handler) -> bool:
 
 
 def _use(handler: logging.Handler, level: str) -> None:
+    handler.setLevel(level.upper())  # Django's logger has a level of its own: INFO
     root = logging.getLogger()
     root.addHandler(handler)
     django = logging.getLogger("django")
