@@ -59,6 +59,9 @@ def connection(migrated_url: str) -> Iterator[Connection]:
     engine.dispose()
 
 
+_OTHERS = re.compile(r"FROM mutirao_jobs|expir")  # they do not make a job like any other
+
+
 def rows(connection: Connection, statement: str) -> list[dict[str, Any]]:
     """Return what a statement finds now."""
     connection.rollback()
@@ -90,7 +93,7 @@ def test_the_documented_queries_run(connection: Connection) -> None:
 def test_plain_sql_enqueues(connection: Connection) -> None:
     """The documented statements make jobs like any other, which end with the transaction."""
     dialect = make_url(connection.engine.url).get_backend_name()
-    shown = [sql for sql in documented_sql(dialect) if "FROM mutirao_jobs" not in sql]
+    shown = [sql for sql in documented_sql(dialect) if not _OTHERS.search(sql)]
     statements = [text(sql.replace(":", r"\:")) for sql in shown]
     with_key = {"postgresql": 2, "sqlite": 0, "mysql": 0}[dialect]
     assert len(statements) == 2 + with_key
@@ -110,6 +113,19 @@ def test_plain_sql_enqueues(connection: Connection) -> None:
     assert _json(full["args"]) == {"order_id": 7}
     assert _json(full["tags"]) == ["receipt"]
     assert [row["key"] for row in keyed] == ["document-7"] * with_key
+
+
+def test_plain_sql_enqueues_what_expires(connection: Connection) -> None:
+    """The documented statements write the moment where workers and where views look for it."""
+    dialect = make_url(connection.engine.url).get_backend_name()
+    for sql in documented_sql(dialect):
+        if "expir" in sql:
+            connection.execute(text(sql.replace(":", r"\:")))
+    connection.commit()
+    (job,) = rows(connection, "SELECT * FROM mutirao_jobs")
+    assert (job["task"], job["state"]) == ("send_code", "ready")
+    assert job["expires_at"] is not None
+    assert set(_json(job["metadata"])) == {"@expires"}
 
 
 async def test_attempts(migrated_url: str, connection: Connection) -> None:

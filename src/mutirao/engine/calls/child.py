@@ -40,7 +40,7 @@ from mutirao.engine.calls.child_protocol import (
 )
 from mutirao.engine.calls.main_script import Main
 from mutirao.engine.calls.progress import WRITE_INTERVAL, report_of
-from mutirao.engine.calls.resources import mend_standard_streams
+from mutirao.engine.calls.resources import mend_standard_streams, write_whole_lines
 from mutirao.engine.calls.spawning import end_with_group, lead_group
 from mutirao.engine.calls.task_lookup import find_task
 from mutirao.errors import InvalidArguments, WrongState
@@ -83,6 +83,7 @@ def serve(theirs: socket.socket, main: Main, set_up_logs: Callable[[], None] | N
     voice, inbox = _Sender(theirs), Inbox()
     found = FoundTasks(main)
     mend_standard_streams()
+    write_whole_lines()
     with suppress(ConnectionError):  # the parent is gone, and did not read everything
         theirs.sendall(packed(UP, 0))
         while (order := _receive(theirs, inbox)) is not None:

@@ -1,13 +1,15 @@
 """Notices when the system refuses the threads and processes that handlers start in.
 
 A handler may close the standard streams of its worker, or remove the directory that it works in. So
-both are mended before a child is started. A system may also be out of processes, descriptors or
-memory. A job whose handler could not begin for that is given back uncounted; a worker that can
-start none for a while would only claim, and ends.
+both are mended before a child is started. What a handler prints leaves line by line. A system may
+also be out of processes, descriptors or memory. A job whose handler could not begin for that is
+given back uncounted; a worker that can start none for a while would only claim, and ends.
 """
 
+import io
 import multiprocessing.process
 import os
+import sys
 from collections.abc import Callable
 from threading import Lock
 from time import monotonic
@@ -71,6 +73,16 @@ def mend_standard_streams() -> None:
     if mended:
         names = ", ".join(map(str, mended))
         log.error("descriptors %s were closed, by a handler perhaps; they lead nowhere now", names)
+
+
+def write_whole_lines() -> None:
+    """Write what handlers print when a line of it is complete, into a pipe or a file, too.
+
+    Otherwise Python keeps kilobytes of it back there; and with PYTHONUNBUFFERED it writes a line in
+    pieces, between which other threads write theirs.
+    """
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def mend_directory() -> None:

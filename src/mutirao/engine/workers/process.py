@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 
 from mutirao.aio import first_of
-from mutirao.engine.calls.resources import mend_standard_streams
+from mutirao.engine.calls.resources import mend_standard_streams, write_whole_lines
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.service_manager import STOPPING, ServiceManager
 from mutirao.errors import (
@@ -91,6 +91,7 @@ def run(make: Callable[[], Service]) -> int:
     database and the handlers do.
     """
     mend_standard_streams()  # before anything else is opened under their numbers
+    write_whole_lines()
     alarm, manager = Alarm(), ServiceManager.of_this_process()
     try:
         # Ending the loop waits for work that handlers gave to the loop's own threads.
