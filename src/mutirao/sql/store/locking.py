@@ -16,9 +16,11 @@ from sqlalchemy import Connection
 
 from mutirao.errors import StoreBusy, StoreError
 from mutirao.model.limits.limits import Claimed, both
+from mutirao.sql import statements
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.pipelining import in_one_transaction
+from mutirao.sql.rules.base import Rules
 from mutirao.sql.rules.fairness import in_order
 from mutirao.sql.statements import limits
 
@@ -26,10 +28,8 @@ if TYPE_CHECKING:
     from mutirao.model.jobs.job import Claim, Lane
     from mutirao.model.jobs.outcome import Settlement
     from mutirao.model.jobs.records import JobFilter
-    from mutirao.sql import statements
     from mutirao.sql.connections.runner import Runner
     from mutirao.sql.drivers.steps import Query
-from mutirao.sql.rules.base import Rules
 
 P = ParamSpec("P")
 R = TypeVar("R")
