@@ -95,7 +95,7 @@ SUMMARIES = {
     "redrive": "Enqueue finished jobs again, by id or by filter; the new ones are linked to them.",
     "relay": "Carry due jobs of carried queues to their brokers until SIGTERM or SIGINT; run none"
     " of them.",
-    "replay": "Tell SUBSCRIPTION again of what was published, as new deliveries of it.",
+    "replay": "Deliver to SUBSCRIPTION again what was published, as new deliveries of it.",
     "resume": "Resume what was paused with the same options.",
     "retry": "Make waiting jobs due now, by id or by filter.",
     "schedules": "List, put, change, pause, resume, run and remove schedules.",

@@ -15,7 +15,6 @@ import click
 
 from mutirao.app import Mutirao
 from mutirao.errors import InvalidFilter
-from mutirao.model.audit.actions import About
 from mutirao.model.filters.conditions import Exactly
 from mutirao.model.filters.qualifiers import quoted, scalar_written
 from mutirao.model.jobs.job import JobState
@@ -30,6 +29,8 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 
 # It is generic in newer versions of click only.
 if TYPE_CHECKING:
+    from mutirao.model.audit.actions import About
+
     _ParamType = click.ParamType[Any]
 else:
     _ParamType = click.ParamType
@@ -310,7 +311,7 @@ def user() -> str:
         return f"uid {os.getuid()}"
 
 
-def noted(app: Mutirao, about: About, body: Callable[[], Awaitable[T]]) -> T:
+def noted(app: Mutirao, about: "About", body: Callable[[], Awaitable[T]]) -> T:
     """Run a body as `ask` does; the audit has what it does, and who has given the command."""
     return ask(app, lambda: app.actions.anote(user(), about, body))
 
