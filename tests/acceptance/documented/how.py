@@ -93,6 +93,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make measure.*\bsustained.*", Run("--seconds 2")),
     (r"make measure.*\bidle.*", Run(_IDLE)),
     (r"make measure.*\bmemory.*", Run("--jobs 2000")),
+    (r"make measure.*\bweb\b.*", Run("--finished 3000 --live 600 --asks 1")),
     (r"make measure.*\bstart\b.*", Run("--rounds 1")),
     (r"make measure.*\btransactions.*", Run("--jobs 100 --runs 1")),
     (r"make measure.*\bfleet.*", Run(f"--workers 1,2 --jobs 10 {_IDLE}")),
