@@ -1,7 +1,7 @@
 """Django's own tests of `django.tasks`, and those of django-tasks-db, with our backend.
 
 They are fetched, and in no commit. What must differ stands here, with the reason; what else does
-not pass is a fault.
+not pass is a fault. Django 5.2 has no such tests.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ def test_django_s(migrated_sqlite_url: str, tmp_path: Path) -> None:
     shutil.copytree(source / "tests" / "tasks", tmp_path / "tasks")
     names = [f"tasks.{name}" for name in DJANGO]
     ran, which = failed(migrated_sqlite_url, tmp_path, *names)
-    assert ran >= 80
+    assert ran >= 70  # Django 6.0 has 76, 6.1 has 85
     assert which == {*OF_DJANGO}
 
 
@@ -103,6 +103,6 @@ def test_django_tasks_db_s(request: pytest.FixtureRequest, database: str, tmp_pa
     theirs = source_of("django-tasks-db", TASKS_DB) / "tests" / "tests.py"
     shutil.copy(theirs, tmp_path / "tests_db.py")
     ran, which = failed(url, tmp_path, *(f"tests_db.{name}" for name in CLASSES))
-    assert ran >= 60
+    assert ran >= 50  # with Django 6.0 58, with 6.1 61
     more = ON_POSTGRESQL if database == "postgresql" else {}
     assert which == {*OF_TASKS_DB, *more}
