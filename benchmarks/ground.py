@@ -131,12 +131,9 @@ async def closing_ground(url: str) -> AsyncIterator[Ground]:
 @asynccontextmanager
 async def ground(url: str) -> AsyncIterator[Ground]:
     """Lend a prepared database; see `Ground.prepare` for what is refused."""
-    lent = Ground(url)
-    try:
+    async with closing_ground(url) as lent:
         await lent.prepare()
         yield lent
-    finally:
-        await lent.close()
 
 
 def _refuse_others(conn: Connection, now: ColumnElement[datetime]) -> None:

@@ -22,7 +22,7 @@ from sqlalchemy import make_url
 
 from tests.support.clones import environment
 from tests.support.documents import Reader
-from tests.support.followed import _on_mysql
+from tests.support.followed import on_mysql
 from tests.support.mariadb import MysqlServer, mysql_server
 from tests.support.postgresql import PostgresServer
 from tests.support.sqs import USUAL, moto_server
@@ -134,7 +134,7 @@ class Example:
                 shown = ("guest:guest@localhost", "guest@localhost")
                 return {each: each.replace("localhost", there) for each in shown}, {}
             case "docs/mysql.md":
-                return _on_mysql(servers.mysql), {}
+                return on_mysql(servers.mysql), {}
             case "docs/sqs.md":
                 return {}, {**USUAL, "AWS_ENDPOINT_URL_SQS": servers.sqs()}
             case "docs/django.md" if python == "3.11":

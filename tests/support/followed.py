@@ -95,7 +95,7 @@ def _reader(
     match page:
         case "docs/mysql.md":
             mysql: MysqlServer = request.getfixturevalue("mysql")
-            return Reader(directory, _on_mysql(mysql), "", "", mysql, programs=programs)
+            return Reader(directory, on_mysql(mysql), "", "", mysql, programs=programs)
         case "docs/rabbitmq.md" | "docs/howto/outbox-to-rabbitmq.md":
             port = request.getfixturevalue("rabbit").port
             node = {each: each.replace("localhost", f"127.0.0.1:{port}") for each in _GUESTS}
@@ -119,7 +119,7 @@ def _reader(
     return Reader(directory, meant, plain, "shop.db", programs=programs)
 
 
-def _on_mysql(server: MysqlServer) -> dict[str, str]:
+def on_mysql(server: MysqlServer) -> dict[str, str]:
     """Return what is there for what docs/mysql.md has."""
     url = make_url(server.url(server.create_database()))
     there = url.render_as_string(hide_password=False).removeprefix("mysql+pymysql://")

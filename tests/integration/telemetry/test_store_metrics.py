@@ -202,7 +202,7 @@ async def test_brokers(lite_url: str, caplog: pytest.LogCaptureFixture) -> None:
         await until(lambda: letters._queue("letters").dead)
     await send.aenqueue(well=True)
     away.available = False
-    source = await store_port.source_of(app)
+    source = store_port.source_of(app)
     found = samples((await source.scraped()).body.decode())
     await source.aclose()
     await app.aclose()
@@ -233,7 +233,7 @@ async def test_several_databases(
         pass
 
     await send.aenqueue()
-    source = await store_port.source_of(app, 0.0)
+    source = store_port.source_of(app, 0.0)
     await source.check()
     listed.append(urls[1])  # which nobody has migrated
     text = (await source.scraped()).body.decode()

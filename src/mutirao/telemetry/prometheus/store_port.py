@@ -52,9 +52,9 @@ class OneStore(StoreMetrics):
             await transport.aclose()
 
 
-async def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> MetricsSource:
+def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> MetricsSource:
     """Return what the application's databases hold, each by its name, or its own one."""
-    if await app.alisted_databases() is None:
+    if not app.lists_databases:
         return OneStore(app, least_age)
 
     async def listed() -> dict[str, str]:
@@ -70,7 +70,7 @@ async def told_once(app: "Mutirao") -> str:
     Raises:
         MutiraoError: the tables do not fit the code, or the database is away.
     """
-    source = await source_of(app)
+    source = source_of(app)
     try:
         await source.check()
         return (await source.scraped()).body.decode()
@@ -88,7 +88,7 @@ async def serve(app: "Mutirao", host: str, port: int, least_age: float) -> None:
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()
     for each in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(each, stopping.set)
-    source = await source_of(app, least_age)
+    source = source_of(app, least_age)
 
     def scraped(accept: str) -> PortReply:
         """Answer, in the thread of a scrape."""
