@@ -17,8 +17,7 @@ from benchmarks.enqueue import PRODUCERS, enqueue
 from benchmarks.fairness import fairness
 from benchmarks.fanout import fanout
 from benchmarks.figures import Figures, Result
-from benchmarks.fleet import WORKERS as FLEETS
-from benchmarks.fleet import fleet
+from benchmarks.fleet import WORKERS as FLEETS, fleet
 from benchmarks.hub import hub
 from benchmarks.idle import idle
 from benchmarks.latency import latency

@@ -524,9 +524,11 @@ def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
 
 
 if TYPE_CHECKING:
-    from mutirao.engine.workers.service_manager import READY as READY  # for the command line
-    from mutirao.engine.workers.service_manager import STOPPING as STOPPING
-    from mutirao.engine.workers.service_manager import ServiceManager as ServiceManager
+    from mutirao.engine.workers.service_manager import (
+        READY as READY,  # for the command line
+        STOPPING as STOPPING,
+        ServiceManager as ServiceManager,
+    )
 
     SETTINGS: tuple[Field[Any], ...]
     RELAY_SETTINGS: tuple[str, ...]

@@ -38,8 +38,7 @@ from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.types import to_micros
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance import DriverContract, NotifierContract, StoreContract
-from mutirao_conformance.fairness import of as fair_of
-from mutirao_conformance.fairness import tenants
+from mutirao_conformance.fairness import of as fair_of, tenants
 from mutirao_conformance.graphs import a, write_graph
 from mutirao_conformance.kit import (
     FAR_AHEAD,

@@ -10,8 +10,7 @@ import sys
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.cli.logs import configure
 from mutirao.cli.output import say

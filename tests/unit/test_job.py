@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import FrozenInstanceError
-from dataclasses import fields as fields_of
+from dataclasses import FrozenInstanceError, fields as fields_of
 from datetime import UTC, datetime
 from typing import Any
 

@@ -6,10 +6,11 @@ from pathlib import Path
 
 from mutirao_conformance import NotifierContract, StoreContract
 from tests.conformance.test_mariadb import TestMariadb as OnMariadb
-from tests.conformance.test_notifiers import TestPostgresqlNotifier as PostgresqlHears
-from tests.conformance.test_notifiers import TestSqliteNotifier as SqliteHears
-from tests.conformance.test_sql_store import TestPsycopg as OnPostgresql
-from tests.conformance.test_sql_store import TestSqlite as OnSqlite
+from tests.conformance.test_notifiers import (
+    TestPostgresqlNotifier as PostgresqlHears,
+    TestSqliteNotifier as SqliteHears,
+)
+from tests.conformance.test_sql_store import TestPsycopg as OnPostgresql, TestSqlite as OnSqlite
 
 README = Path(__file__).parents[2] / "README.md"
 SHOWN_BY = {"SQLite": OnSqlite, "PostgreSQL": OnPostgresql, "MySQL, MariaDB": OnMariadb}

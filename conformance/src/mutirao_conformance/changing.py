@@ -7,8 +7,7 @@ from mutirao.model.jobs.change import Change
 from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
-from mutirao_conformance.fairness import of as fair
-from mutirao_conformance.fairness import tenants
+from mutirao_conformance.fairness import of as fair, tenants
 from mutirao_conformance.graphs import a, write_graph
 from mutirao_conformance.kit import (
     FAR_AHEAD,

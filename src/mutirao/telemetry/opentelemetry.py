@@ -25,8 +25,7 @@ from mutirao.telemetry.guarded_calls import GuardedCalls
 from mutirao.telemetry.job_trace import headers_of, with_headers
 
 try:
-    from opentelemetry import context as contexts
-    from opentelemetry import metrics, propagate, trace
+    from opentelemetry import context as contexts, metrics, propagate, trace
     from opentelemetry.context import Context
     from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode
 except ModuleNotFoundError as missing:  # pragma: no cover

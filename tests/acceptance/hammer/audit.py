@@ -20,9 +20,9 @@ from mutirao.sql.schema.tables import (
     live,
     parked,
     slot,
+    step as steps,
     supersede_wait,
 )
-from mutirao.sql.schema.tables import step as steps
 from tests.acceptance.ordeal.promises import finished_twice, lost
 
 SHOWN = 10  # jobs of a kind

@@ -11,8 +11,7 @@ from sqlalchemy import Connection, create_engine, text
 
 from mutirao import Job, JobState, Mutirao, OutcomeKind, Retry
 from mutirao.errors import ConfigurationError, WrongState
-from mutirao.model.jobs.job import Claim
-from mutirao.model.jobs.job import Job as ModelJob
+from mutirao.model.jobs.job import Claim, Job as ModelJob
 from mutirao.sql.connections.tenants import Tenants
 from mutirao.testing import capture, drain, inline
 from tests.integration.worker.kit import ended, working

@@ -19,8 +19,7 @@ from sqlalchemy.ext.asyncio import (
     create_async_engine,
 )
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
-from sqlmodel import Field, SQLModel, select
-from sqlmodel import Session as SQLModelSession
+from sqlmodel import Field, Session as SQLModelSession, SQLModel, select
 from sqlmodel.ext.asyncio.session import AsyncSession as SQLModelAsyncSession
 
 from mutirao import Mutirao

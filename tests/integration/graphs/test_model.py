@@ -12,8 +12,7 @@ import json
 from dataclasses import dataclass, field
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mutirao.model.graphs.graph import Graph
 from mutirao.model.graphs.graph_plan import plan

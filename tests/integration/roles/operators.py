@@ -20,8 +20,14 @@ from mutirao.model.topics.subscriptions import Replay
 from mutirao.sql.schema import views
 from mutirao.sql.statements import doctor
 from mutirao.sql.store.jobs import SqlStore
-from mutirao_conformance.endpoints import ERP, OTHER, claimed, endpoint, fail
-from mutirao_conformance.endpoints import delivered as delivered_to
+from mutirao_conformance.endpoints import (
+    ERP,
+    OTHER,
+    claimed,
+    delivered as delivered_to,
+    endpoint,
+    fail,
+)
 from mutirao_conformance.fairness import of
 from mutirao_conformance.federation import HOST, SAID, fail_host
 from mutirao_conformance.graphs import DEAD, a, returned, taking, write_graph

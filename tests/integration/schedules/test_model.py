@@ -14,8 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mutirao.errors import WrongState
 from mutirao.model.jobs.job import NewJob

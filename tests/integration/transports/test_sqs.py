@@ -20,8 +20,7 @@ from mutirao.errors import (
     TransportUnavailable,
 )
 from mutirao.model.brokers.message import Ack, Again, Bury, Cause
-from mutirao.transports.sqs import SQS, polling
-from mutirao.transports.sqs import consumer as consuming
+from mutirao.transports.sqs import SQS, consumer as consuming, polling
 from mutirao.transports.sqs.bodies import message_in
 from tests.support.sqs_world import VISIBILITY, World, id_of, message, receive
 from tests.support.waiting import soon, until

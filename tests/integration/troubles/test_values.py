@@ -7,8 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from mutirao import Cancel, Dead, DeadJob, Job, Limit, Mutirao, Retry, Snooze
 from mutirao.errors import InvalidJob, InvalidProgress

@@ -15,8 +15,7 @@ from math import inf
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mutirao.errors import DuplicateJob
 from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind

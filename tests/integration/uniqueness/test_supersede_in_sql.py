@@ -17,8 +17,7 @@ from mutirao.model.jobs.job import Claim, NewJob
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import Unique
 from mutirao.sql.store.jobs import SqlStore
-from mutirao_conformance.kit import FAR_AHEAD, due, finish, join
-from mutirao_conformance.kit import take as take_at
+from mutirao_conformance.kit import FAR_AHEAD, due, finish, join, take as take_at
 from tests.support.waiting import until
 
 RULE = Supersede.activities(drop_repeated=True)

@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter

@@ -27,8 +27,15 @@ from mutirao.model.jobs.outcome import Outcome
 from tests.integration.worker import unruly
 from tests.integration.worker.children import is_gone
 from tests.integration.worker.kit import ended, outcomes, working
-from tests.support.engine import NotStarted, ProcessDied, Processes, ProcessFailed, Running, Threads
-from tests.support.engine import processes as engine
+from tests.support.engine import (
+    NotStarted,
+    ProcessDied,
+    Processes,
+    ProcessFailed,
+    Running,
+    Threads,
+    processes as engine,
+)
 from tests.support.waiting import DEADLINE, soon, until
 
 ROOT = Path(__file__).parents[3]

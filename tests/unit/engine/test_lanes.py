@@ -6,8 +6,7 @@ from datetime import UTC, datetime, timedelta
 from math import inf
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.engine.claiming.lanes import (
     FEW_LANES,

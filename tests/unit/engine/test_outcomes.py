@@ -6,8 +6,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.engine.calls.outcomes import POLICY_FAILED_DELAY, dead, of_error, shortened
 from mutirao.errors import AttemptTimeout, StaleRun

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from time import process_time
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.errors import InvalidFilter
 from mutirao.model.filters.conditions import Aspect, Between, Exactly, Like, Term

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.model.filters.filter import parse
 from mutirao.model.filters.suggesting import MOST_SUGGESTIONS, Known, suggest

@@ -11,8 +11,7 @@ import psycopg2
 import pymysql
 import pytest
 from psycopg import errors
-from sqlalchemy.exc import DBAPIError, InvalidatePoolError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError, InvalidatePoolError, TimeoutError as PoolTimeout
 
 from mutirao.errors import (
     StoreBusy,

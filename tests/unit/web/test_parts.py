@@ -7,8 +7,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from mutirao.web.drawing.charts import HEIGHT, WIDTH, Point, chart, spans
 from mutirao.web.forms import Fields, Misread, id_in

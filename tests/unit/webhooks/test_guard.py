@@ -10,8 +10,7 @@ from typing import NoReturn
 
 import httpx2
 import pytest
-from hypothesis import example, given
-from hypothesis import strategies as st
+from hypothesis import example, given, strategies as st
 
 from mutirao.errors import ConfigurationError, UnsafeUrl
 from mutirao.webhooks import Guard, GuardedTransport, Target

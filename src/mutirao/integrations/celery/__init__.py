@@ -9,8 +9,7 @@ says what to do. Celery itself is not needed.
 
 from logging import Logger, getLogger
 
-from mutirao.integrations.celery.canvas import CelerySignature as Signature
-from mutirao.integrations.celery.canvas import chain, chord, group
+from mutirao.integrations.celery.canvas import CelerySignature as Signature, chain, chord, group
 from mutirao.integrations.celery.celery_task import CeleryTask, MaxRetriesExceededError
 from mutirao.integrations.celery.celery_tasks import CeleryTasks
 from mutirao.integrations.celery.results import AsyncResult, GroupResult

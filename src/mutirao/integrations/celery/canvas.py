@@ -12,10 +12,15 @@ from mutirao import PREVIOUS
 from mutirao.errors import ConfigurationError
 from mutirao.integrations.celery.refusing import refusal
 from mutirao.integrations.celery.results import AsyncResult, GroupResult
-from mutirao.model.graphs.graph import Chain, Group, Part, Step
-from mutirao.model.graphs.graph import chain as our_chain
-from mutirao.model.graphs.graph import group as our_group
-from mutirao.model.graphs.graph import step as our_step
+from mutirao.model.graphs.graph import (
+    Chain,
+    Group,
+    Part,
+    Step,
+    chain as our_chain,
+    group as our_group,
+    step as our_step,
+)
 
 if TYPE_CHECKING:
     from mutirao.client.graphs import GraphHandle

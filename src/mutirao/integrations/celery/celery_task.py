@@ -13,8 +13,7 @@ from mutirao.integrations.celery.options import Priorities, Retrying, call_optio
 from mutirao.integrations.celery.refusing import refusal
 from mutirao.integrations.celery.results import AsyncResult
 from mutirao.model.jobs.job import Job, NewJob
-from mutirao.model.jobs.retry import Dead
-from mutirao.model.jobs.retry import Retry as OurRetry
+from mutirao.model.jobs.retry import Dead, Retry as OurRetry
 from mutirao.tasks.task import Task
 
 _JOB = "mutirao_job"  # the parameter that the function does not see

@@ -11,22 +11,24 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, Self, TypeVar, overload
 
 from mutirao.errors import InvalidProgress, WrongState
-from mutirao.model.jobs.claim import Claim as Claim
-from mutirao.model.jobs.claim import FairClaim as FairClaim
+from mutirao.model.jobs.claim import Claim as Claim, FairClaim as FairClaim
 from mutirao.model.jobs.job_facts import JobFacts
 from mutirao.model.jobs.job_schedule import JobSchedule, SchedulePauser, schedule_of
-from mutirao.model.jobs.lanes import FAIR_LANE_PREFIX
-from mutirao.model.jobs.lanes import Lane as Lane
-from mutirao.model.jobs.lanes import LaneHead as LaneHead
-from mutirao.model.jobs.lanes import Wake as Wake
+from mutirao.model.jobs.lanes import (
+    FAIR_LANE_PREFIX,
+    Lane as Lane,
+    LaneHead as LaneHead,
+    Wake as Wake,
+)
 from mutirao.model.jobs.progress import finite
-from mutirao.model.jobs.states import FINAL_OUTCOMES as FINAL_OUTCOMES
-from mutirao.model.jobs.states import FINAL_STATES as FINAL_STATES
-from mutirao.model.jobs.states import UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES
-from mutirao.model.jobs.states import JobState as JobState
-from mutirao.model.jobs.states import OutcomeKind as OutcomeKind
-from mutirao.model.jobs.workers import Beat as Beat
-from mutirao.model.jobs.workers import NewWorker as NewWorker
+from mutirao.model.jobs.states import (
+    FINAL_OUTCOMES as FINAL_OUTCOMES,
+    FINAL_STATES as FINAL_STATES,
+    UNCOUNTED_OUTCOMES as UNCOUNTED_OUTCOMES,
+    JobState as JobState,
+    OutcomeKind as OutcomeKind,
+)
+from mutirao.model.jobs.workers import Beat as Beat, NewWorker as NewWorker
 from mutirao.model.keys.uniqueness import Unique
 
 if TYPE_CHECKING:

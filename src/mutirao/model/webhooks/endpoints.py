@@ -18,10 +18,12 @@ from mutirao.model.limits.limits import MAX_VALUE, Limit, Rule, name_about, pace
 from mutirao.model.topics.payload_filter import check_field, check_filter
 from mutirao.model.topics.subscriptions import WhenDead
 from mutirao.model.topics.topics import check_pattern
-from mutirao.model.webhooks.webhook_names import OF_ENDPOINT as OF_ENDPOINT
-from mutirao.model.webhooks.webhook_names import PROBE_TASK as PROBE_TASK
-from mutirao.model.webhooks.webhook_names import WEBHOOK_QUEUE as WEBHOOK_QUEUE
-from mutirao.model.webhooks.webhook_names import WEBHOOK_TASK as WEBHOOK_TASK
+from mutirao.model.webhooks.webhook_names import (
+    OF_ENDPOINT as OF_ENDPOINT,
+    PROBE_TASK as PROBE_TASK,
+    WEBHOOK_QUEUE as WEBHOOK_QUEUE,
+    WEBHOOK_TASK as WEBHOOK_TASK,
+)
 from mutirao.model.webhooks.webhook_rules import (
     MOST_REDIRECTS,
     PUBLIC,

@@ -19,8 +19,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
 from weakref import WeakKeyDictionary
 
-from sqlalchemy import URL, Engine, Pool, create_engine, event
-from sqlalchemy import Dialect as SqlAlchemyDialect
+from sqlalchemy import URL, Dialect as SqlAlchemyDialect, Engine, Pool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.util import await_only, greenlet_spawn
 

@@ -14,8 +14,7 @@ https://www.sqlite.org/rescode.html. Where a driver gives neither, the class of 
 from enum import Enum
 from typing import NamedTuple
 
-from sqlalchemy.exc import DBAPIError, DisconnectionError
-from sqlalchemy.exc import TimeoutError as PoolTimeout
+from sqlalchemy.exc import DBAPIError, DisconnectionError, TimeoutError as PoolTimeout
 
 from mutirao.errors import (
     StoreBusy,

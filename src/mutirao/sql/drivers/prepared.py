@@ -14,8 +14,7 @@ from typing import Any, NamedTuple, TypeGuard
 
 from psycopg import AsyncConnection, Connection
 from psycopg.abc import PQGen, Transformer
-from psycopg.adapt import PyFormat
-from psycopg.adapt import Transformer as Adapter
+from psycopg.adapt import PyFormat, Transformer as Adapter
 from psycopg.errors import error_from_result
 from psycopg.generators import execute
 from psycopg.pq import ExecStatus

@@ -6,8 +6,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from alembic.operations import Operations
-from sqlalchemy import Connection, text
-from sqlalchemy import Dialect as SqlAlchemyDialect
+from sqlalchemy import Connection, Dialect as SqlAlchemyDialect, text
 
 from mutirao.sql.registry import dialect_of
 

@@ -36,8 +36,7 @@ from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import views
 from mutirao.sql.schema.tables import breaker, endpoint, further_topic, limit, subscription
 from mutirao.sql.statements import held_deliveries, limits
-from mutirao.sql.statements.upserts import clock, put_rows, unless_same
-from mutirao.sql.statements.upserts import hold as hold_rows
+from mutirao.sql.statements.upserts import clock, hold as hold_rows, put_rows, unless_same
 
 _JSON = ("headers", "topics", "filter", "retry")
 _SECRETS = ("secret", "previous_secret", "previous_until")

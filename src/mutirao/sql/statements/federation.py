@@ -26,9 +26,7 @@ from mutirao.model.federation.hosts import (
 from mutirao.model.jobs.job import NewJob
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.registry import dialect_of
-from mutirao.sql.schema.tables import attempt, job, live
-from mutirao.sql.schema.tables import host as hosts
-from mutirao.sql.schema.tables import said as said_last
+from mutirao.sql.schema.tables import attempt, host as hosts, job, live, said as said_last
 from mutirao.sql.statements import limits
 
 Enqueue = Callable[[Sequence[NewJob], Any], object]

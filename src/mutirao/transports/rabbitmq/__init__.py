@@ -32,8 +32,7 @@ from mutirao.transports.rabbitmq.urls import shown_url
 try:
     from aiormq.exceptions import ChannelNotFoundEntity
 
-    from mutirao.transports.rabbitmq import register
-    from mutirao.transports.rabbitmq import topology as places
+    from mutirao.transports.rabbitmq import register, topology as places
     from mutirao.transports.rabbitmq.announcing import RabbitAnnouncements
     from mutirao.transports.rabbitmq.consumer import RabbitConsumer
     from mutirao.transports.rabbitmq.events import EventPublisher, dropped_lately, listening

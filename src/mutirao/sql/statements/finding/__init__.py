@@ -10,14 +10,8 @@ from mutirao.sql import on_demand
 if TYPE_CHECKING:
     from mutirao.sql.statements.finding import (
         audit as audit,
-    )
-    from mutirao.sql.statements.finding import (
         figures as figures,
-    )
-    from mutirao.sql.statements.finding import (
         paging as paging,
-    )
-    from mutirao.sql.statements.finding import (
         standing as standing,
     )
 else:
