@@ -15,6 +15,7 @@ import pytest
 from mutirao import Job, Mutirao
 from mutirao.ports import Transport
 from mutirao.transports.rabbitmq import RabbitMQ
+from mutirao.transports.rabbitmq.tokens import RabbitTokens
 from mutirao.transports.sqs import SQS
 from tests.support.engine import MAX_LOST_RUNS
 from tests.support.proxy import Proxy
@@ -256,41 +257,79 @@ async def test_a_phase_whose_connection_breaks(proxy: Proxy) -> None:
     await app.aclose()
 
 
+async def delete_queue(rabbit: RabbitServer, name: str) -> None:
+    """Delete a queue, as somebody else."""
+    async with aiormq.connect(rabbit.url()) as connection:
+        await (await connection.channel()).queue_delete(name)
+
+
 async def test_the_queue_of_one_schedule_is_deleted(rabbit: RabbitServer) -> None:
-    """The phases of others go on."""
+    """The phases of others go on.
+
+    It is deleted while its phase runs: RabbitMQ 3.10 ends a connection by which a queue is consumed
+    or published to at the moment of its deletion (541).
+    """
     prefix = f"suspects-{uuid4().hex[:8]}"
     broker = RabbitMQ(rabbit.url(), prefix=prefix)
-    app, pulled, gate, cut = Mutirao(transports={"mail": broker}), [0], asyncio.Event(), [0]
+    app, beats = Mutirao(transports={"mail": broker}), list[str]()
+    pulling, gate, pulled, beating, deleted = (asyncio.Event() for _ in range(5))
     await broker.declare(["mail"])
     await broker.declare_schedules(["pull", "beat"])
-    running = asyncio.Event()
 
     @app.schedule(every=0.2)
     @app.task(queue="mail")
     async def pull() -> None:
-        running.set()
+        pulling.set()
         try:
             await gate.wait()
         except asyncio.CancelledError:
-            cut[0] += 1
+            beats.append("pull was cut")
             raise
-        pulled[0] += 1
+        pulled.set()
 
     @app.schedule(every=0.1)
     @app.task(queue="mail")
     async def beat() -> None:
-        pulled.append(1)
+        beating.set()
+        await deleted.wait()
+        beats.append("beat")
 
     async with app.worker(queues=["mail"]):
-        await running.wait()
-        await until(lambda: len(pulled) > 1)
-        async with aiormq.connect(rabbit.url()) as connection:
-            await (await connection.channel()).queue_delete(f"{prefix}-schedules.beat")
-        before = len(pulled)
-        await until(lambda: len(pulled) > before + 2)  # it was made again
+        await pulling.wait()
+        await beating.wait()
+        await delete_queue(rabbit, f"{prefix}-schedules.beat")
+        deleted.set()
+        await until(lambda: len(beats) > 2)  # it was made again
         gate.set()
-        await until(lambda: pulled[0])
-    assert cut == [0]
+        await pulled.wait()
+    assert {*beats} == {"beat"}
+    await app.aclose()
+
+
+async def test_the_queue_of_a_schedule_is_deleted_between_two_phases(
+    rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Nobody stands in line at that moment, to whom the broker would say so: it is made again."""
+    prefix, beats, passed = f"suspects-{uuid4().hex[:8]}", list[int](), RabbitTokens.pass_turn
+    broker = RabbitMQ(rabbit.url(), prefix=prefix)
+    app = Mutirao(transports={"mail": broker})
+    await broker.declare(["mail"])
+    await broker.declare_schedules(["beat"])
+
+    async def pass_turn(tokens: RabbitTokens, schedule: str) -> None:
+        await passed(tokens, schedule)
+        if len(beats) == 2:
+            await delete_queue(rabbit, f"{prefix}-schedules.beat")
+
+    monkeypatch.setattr(RabbitTokens, "pass_turn", pass_turn)
+
+    @app.schedule(every=0.1)
+    @app.task(queue="mail")
+    async def beat() -> None:
+        beats.append(1)
+
+    async with app.worker(queues=["mail"]):
+        await until(lambda: len(beats) > 4)
     await app.aclose()
 
 
@@ -313,8 +352,7 @@ async def test_the_queue_of_what_runs_is_deleted(rabbit: RabbitServer) -> None:
         for fails in (False, True):
             await work.aenqueue(fails)
         await until(lambda: told == ["begun", "begun"])
-        async with aiormq.connect(rabbit.url()) as connection:
-            await (await connection.channel()).queue_delete(f"{prefix}.mail")
+        await delete_queue(rabbit, f"{prefix}.mail")
 
         async def made_again() -> bool:
             try:

@@ -21,7 +21,7 @@ from uuid import uuid4
 from mutirao.aio import end_tasks, wait_for
 from mutirao.engine.brokers.redelivered import CUT_LATELY
 from mutirao.engine.brokers.schedule_phases import Loop, end_timer, forget, message_of, settled
-from mutirao.errors import DeliveryLost, TransportError
+from mutirao.errors import DeliveryLost, TransportError, TransportMismatch
 from mutirao.log import log
 from mutirao.model.brokers.message import Bury, Delivery, Message, Settling
 from mutirao.model.schedules import token as steps
@@ -249,6 +249,9 @@ class Ticking:
                 message = settling.delivery.message
                 await self._tokens.bury(loop.schedule.name, message, settling.cause)
             await self._pass_on(loop, lambda token: settled(token, settling, loop.schedule, now))
+        except TransportMismatch as error:  # a queue is gone: the broker says so to consumers only
+            self._break(error)
+            return error
         except TransportError as error:
             return error
         return None
