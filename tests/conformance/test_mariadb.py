@@ -140,6 +140,14 @@ def somebody_waits(server: MysqlServer) -> bool:
         return cursor.fetchone() == ("Innodb_row_lock_current_waits", "1")
 
 
+def hold_counter(cursor: Cursor, limit: str, how: str = "") -> None:
+    """Lock the counter of a limit, and no other row."""
+    cursor.execute("SELECT id FROM mutirao_counter WHERE name = %s", (limit,))
+    row = cursor.fetchone()
+    assert row is not None, limit
+    cursor.execute(f"SELECT id FROM mutirao_counter WHERE id = %s FOR UPDATE {how}", row)
+
+
 async def in_turns_with(
     server: MysqlServer, database: str, ids: list[int], act: Awaitable[R], *, ends: bool = False
 ) -> R:
@@ -321,6 +329,51 @@ class TestMariadb(OnInnodb, StoreContract):
             cursor.execute("SELECT count(*) FROM mutirao_counter WHERE running < 0")
             assert cursor.fetchone() == (0,)
         assert (await store.job(id)).state is JobState.SUCCEEDED
+
+    async def test_a_claim_waits_for_no_other_counters(
+        self,
+        store: Store,
+        server: MysqlServer,
+        database: str,
+        caplog: pytest.LogCaptureFixture,
+    ) -> None:
+        """To look for rates that have a token again locks none: they would be out of order."""
+        worker = await join(store)
+        for task in ("greet", "other", "rated"):
+            await limited(store, task=task, most=9, per=10 if task == "rated" else None)
+            await put(store, due(task=task))
+            await take_one(store, worker)
+        [id] = await put(store, due())
+        with server.connect(database) as other, other.cursor() as cursor:
+            other.begin()
+            hold_counter(cursor, "task other")
+            hold_counter(cursor, "task rated rate")
+            assert ids_of(await soon(take(store, worker))) == [id]
+            assert not caplog.messages  # such as of a wait that was given up
+            other.rollback()
+
+    async def test_a_claim_locks_counters_once(
+        self, store: Store, server: MysqlServer, database: str
+    ) -> None:
+        """Those of rates, which are looked through first, are free again before others are."""
+        worker = await join(store)
+        for task in ("greet", "rated"):
+            await limited(store, task=task, most=1, per=10 if task == "rated" else None)
+        await put(store, due(task="rated"), due())
+        await finish(store, worker, await take(store, worker))
+        [id] = await put(store, due())
+        with server.connect(database) as other, other.cursor() as cursor:
+            # What was sent ahead is gone.
+            probe = "UPDATE mutirao_counter SET probe_at = %s WHERE name = 'task rated rate'"
+            cursor.execute(probe, (to_micros(at(9)),))
+            other.commit()
+            other.begin()
+            hold_counter(cursor, "task greet")
+            taking = asyncio.ensure_future(take(store, worker, now=at(11)))
+            await until(lambda: somebody_waits(server))
+            hold_counter(cursor, "task rated rate", "NOWAIT")
+            other.rollback()
+            assert ids_of(await soon(taking)) == [id]
 
     async def test_keys_are_compared_byte_for_byte(self, store: Store) -> None:
         """Neither case, nor accents, nor blanks at the end make two keys equal."""

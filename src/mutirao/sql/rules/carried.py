@@ -55,7 +55,7 @@ def answer(
     yield from words.keep_limits()
     yield from claim.require(worker)
     rules = yield from limits.rules()
-    if rules and (yield from limits.pace(words, rules, moment)) and words.locks:
+    if rules and (yield from limits.pace(words, rules, moment)):
         return claim.once_more(Claimed())  # counters are locked, and live rows come first
     ids = yield from _waiting(words, rung, moment)
     if rules and ids:

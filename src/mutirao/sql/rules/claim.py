@@ -229,7 +229,7 @@ def _claim_within(
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
-    if (yield from limits.pace(words, rules, moment)) and words.locks:
+    if (yield from limits.pace(words, rules, moment)):
         return once_more(Claimed())
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again = list[int](), 0, True, False

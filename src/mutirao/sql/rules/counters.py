@@ -11,7 +11,7 @@ from mutirao.sql.schema.types import from_micros
 COUNTER = """
 SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven,
     c.late_next
-FROM mutirao_counter c
+FROM mutirao_counter c {}
 WHERE """
 
 
@@ -40,10 +40,23 @@ class Counter:
         return filled(rule, self.tokens, from_micros(self.touched_at), from_micros(moment))
 
 
-def read_counters(words: Words, where: Condition, *, hold: bool = False) -> Query[list[Counter]]:
-    """Return counters, by id; `hold` locks them."""
-    end = words.hold if hold else ""
-    rows = yield Execute(f"{COUNTER}{where.sql} ORDER BY c.id{end}", where.values)
+def read_counters(where: Condition) -> Query[list[Counter]]:
+    """Return counters, by id. None is locked."""
+    rows = yield Execute(f"{COUNTER.format('')}{where.sql} ORDER BY c.id", where.values)
+    return [Counter(*row) for row in rows]
+
+
+def hold_counters(words: Words, ids: Collection[int]) -> Query[list[Counter]]:
+    """Lock counters in the order of their ids, and no others; return them as they are then.
+
+    By another condition MariaDB and MySQL lock what they read to find them, out of order: a row
+    that was waited for stays locked although it is not one of them.
+    """
+    if not ids:
+        return []
+    which, values = words.among("c.id", ids)
+    sql = f"{COUNTER.format(words.by_key)}{which} ORDER BY c.id{words.hold}"
+    rows = yield Execute(sql, values)
     return [Counter(*row) for row in rows]
 
 
@@ -61,7 +74,7 @@ def find_counters(
 
 def _named(words: Words, limit: str, keys: Collection[str]) -> Execute:
     which, values = words.among("c.key", keys)
-    return Execute(f"{COUNTER}c.name = ? AND {which}", (limit, *values))
+    return Execute(f"{COUNTER.format('')}c.name = ? AND {which}", (limit, *values))
 
 
 def make_counters(
@@ -81,6 +94,5 @@ def lock_counters(
     """Lock counters; return them as they are now."""
     if not words.locks or not found:
         return found
-    ids = [counter.id for counter in found.values()]
-    held = yield from read_counters(words, words.among("c.id", ids), hold=True)
+    held = yield from hold_counters(words, [counter.id for counter in found.values()])
     return {CounterName(each.name, each.key): each for each in held}

@@ -27,6 +27,7 @@ from mutirao.sql.rules.counters import (
     COUNTER,
     Counter,
     find_counters,
+    hold_counters,
     lock_counters,
     make_counters,
     read_counters,
@@ -201,7 +202,7 @@ def free_slots(
         return ()
     ended = Tally(counter for _, counter in held)
     rules = yield from pipelined(_RULES)
-    counters = yield from read_counters(words, words.among("c.id", sorted(ended)), hold=True)
+    counters = yield from hold_counters(words, sorted(ended))
     yield words.free(held)
     # The limits of others have gone meanwhile, with what they counted.
     counting = [counter for counter in counters if not counter.name.startswith(CLOSED)]
@@ -220,12 +221,23 @@ def give_back(words: Words, jobs: Collection[int], now: datetime | None) -> Quer
     return (yield from let_go(words, jobs, moment))
 
 
-def pace(words: Words, rules: Iterable[Rule], moment: int) -> Query[tuple[Wake, ...]]:
-    """Call the jobs that rates have tokens for now, where some were waited for."""
-    if all(rule.per is None for rule in rules):
-        return ()
-    due = yield from read_counters(words, Condition("c.probe_at <= ?", (moment,)), hold=True)
-    return (yield from call(words, due, moment)) if due else ()
+def pace(words: Words, rules: Iterable[Rule], moment: int) -> Query[bool]:
+    """Call the jobs that rates have tokens for now, where some were waited for.
+
+    Returns whether this transaction has locked counters for that: it is to lock no others.
+    """
+    paced = {rule.name for rule in rules if rule.per is not None}
+    if not paced:
+        return False
+    found = yield from read_counters(Condition("c.probe_at <= ?", (moment,)))
+    due = [counter for counter in found if counter.name in paced]
+    if not due:
+        return False
+    if words.locks:
+        held = yield from hold_counters(words, [counter.id for counter in due])
+        due = [each for each in held if each.probe_at is not None and each.probe_at <= moment]
+    yield from call(words, due, moment)
+    return words.locks
 
 
 def call(words: Words, counters: Iterable[Counter], moment: int) -> Query[tuple[Wake, ...]]:
@@ -289,7 +301,8 @@ def forget(words: Words, name: str) -> Query[bool]:
     """
     waiting = yield Execute(_PARKED, (name,))
     yield from words.hold_some([row[0] for row in waiting])
-    counters = yield from read_counters(words, Condition("c.name = ?", (name,)), hold=True)
+    named = yield from read_counters(Condition("c.name = ?", (name,)))
+    counters = yield from hold_counters(words, [counter.id for counter in named])
     for counter in counters:
         yield from parked.bring_back(words, [(counter, NO_LIMIT)])
         yield Execute("DELETE FROM mutirao_slot WHERE counter = ?", (counter.id,), answers=False)
@@ -314,10 +327,11 @@ def mend(words: Words, moment: int) -> Query[tuple[Wake, ...]]:
     """Release blocked jobs for which any counter has room, and delete unused counters."""
     idle = yield Execute(_IDLE)
     if words.locks:  # all at once, in order: some come to be awaited meanwhile
-        yield Execute(f"SELECT id FROM mutirao_counter ORDER BY id{words.hold}")
+        yield Execute(f"SELECT id FROM mutirao_counter {words.by_key} ORDER BY id{words.hold}")
     woken = yield from let_go(words, [row[0] for row in idle], moment)
-    awaited = yield from read_counters(words, Condition(_AWAITED, ()), hold=True)
-    woken += yield from call(words, awaited, moment)
+    awaited = yield from read_counters(Condition(_AWAITED, ()))
+    held = yield from hold_counters(words, [counter.id for counter in awaited])
+    woken += yield from call(words, held, moment)
     yield from _forget_quiet(words, moment)
     return woken
 
@@ -343,7 +357,8 @@ def _forget_quiet(words: Words, moment: int) -> Query[None]:
     found = {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found and words.locks:
         which, values = words.among("c.id", found)
-        held = yield Execute(f"{COUNTER}{which} ORDER BY c.id{words.hold_free}", values)
+        sql = f"{COUNTER.format(words.by_key)}{which} ORDER BY c.id{words.hold_free}"
+        held = yield Execute(sql, values)
         found = {row[0] for row in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found:
         gone = [(id,) for id in sorted(found)]
