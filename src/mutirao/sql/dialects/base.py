@@ -236,7 +236,12 @@ class Dialect(ABC):
 
     def hold_live(self, *columns: ColumnElement[Any], ids: Sequence[int]) -> Select[Any]:
         """Return a query of live rows by a list of ids, in their order, that is to lock them."""
-        return select(*columns).where(self.among(live.c.id, ids)).order_by(live.c.id)
+        found = select(*columns).where(self.among(live.c.id, ids)).order_by(live.c.id)
+        return self.by_ids(found, live)
+
+    def by_ids(self, found: Select[Any], table: Table) -> Select[Any]:
+        """Return a query in the order of a table's ids that locks its rows in that order, too."""
+        return found
 
     def update_live(self) -> Update:
         """Return an UPDATE of live rows by a list of ids."""

@@ -134,7 +134,8 @@ def doubt_one(conn: Connection, name: str, key: str) -> None:
 
 def hold(conn: Connection) -> None:
     """Lock all counters, for a transaction that would otherwise lock some and then others."""
-    conn.execute(select(counter.c.id).order_by(counter.c.id).with_for_update())
+    found = dialect_of(conn.dialect).by_ids(select(counter.c.id), counter)
+    conn.execute(found.order_by(counter.c.id).with_for_update())
 
 
 def blocked(conn: Connection, jobs: Collection[int]) -> set[int]:

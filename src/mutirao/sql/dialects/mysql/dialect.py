@@ -51,7 +51,7 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.steps import Query
 from mutirao.sql.rules import claim
 from mutirao.sql.rules.generic import LockAskWrite
-from mutirao.sql.schema.tables import job, live, subscription
+from mutirao.sql.schema.tables import job, subscription
 from mutirao.sql.schema.types import MICROS_PER_SECOND, Micros, to_micros
 
 
@@ -209,11 +209,10 @@ class MariaDB(Dialect):
         """Append them to the journal, as no trigger does."""
         conn.execute(_TAKE_FROM_KEPT, {"jobs": [*map(int, jobs)]})
 
-    def hold_live(self, *columns: ColumnElement[Any], ids: Sequence[int]) -> Select[Any]:
+    def by_ids(self, found: Select[Any], table: Table) -> Select[Any]:
         """Go by the primary key: an index that has these columns might be locked whole."""
-        found = super().hold_live(*columns, ids=ids)
         for name in _NAMES:
-            found = found.with_hint(live, _BY_ID, name)
+            found = found.with_hint(table, _BY_ID, name)
         return found
 
     def update_by_ids(self, table: Table) -> Update:
