@@ -269,8 +269,15 @@ class Loops:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def pulses(self) -> list[LoopHealth]:
-        """Return their signs of life."""
-        return list(self._pulses.values())
+        """Return the signs of life of those that have not ended.
+
+        While a worker stops, what it runs may take longer than any turn: `grace` is the limit.
+        """
+        return [pulse for name, pulse in list(self._pulses.items()) if not self._has_ended(name)]
+
+    def _has_ended(self, name: str) -> bool:
+        task = self._tasks.get(name)
+        return task is not None and task.done()
 
     def pulse(self, name: str, limit: float = 0.0) -> LoopHealth:
         """Return the sign of life that a loop of this name is to give; made now."""

@@ -9,8 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from mutirao.engine.liveness.heartbeat import HeartbeatThread
-from mutirao.engine.liveness.watchdog import LoopWatch
-from mutirao.errors import WorkerStuck
+from mutirao.engine.calls.threads import Threads
+from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.liveness.watchdog import LoopWatch, Watch
+from mutirao.engine.loops import Loops
+from mutirao.errors import WorkerFailed, WorkerStuck
 from tests.support.waiting import DEADLINE, until
 
 
@@ -49,6 +52,27 @@ async def test_no_limit() -> None:
     watch.start()
     assert not _beats()
     watch.stop()
+
+
+async def test_a_loop_that_has_ended_does_not_hang() -> None:
+    """A worker that stops has no producer any more, however long its jobs run."""
+    loops, gate = Loops(0.0, lambda *_: None), asyncio.Event()
+    watch = Watch(Slots(1, Threads()), loops.pulses, None)
+    for name, ends in [("producer", True), ("completer", False)]:
+        loops.pulse(name)
+        loops.spawn(name, _ends(None if ends else gate))
+    await loops.ends(["producer"], DEADLINE)
+    watch.look()
+    with pytest.raises(WorkerFailed, match=r"any more: completer \(0 s\)$"):
+        watch.look()
+    gate.set()
+    await loops.ends(["completer"], DEADLINE)
+    watch.look()
+
+
+async def _ends(gate: asyncio.Event | None) -> None:
+    if gate is not None:
+        await gate.wait()
 
 
 def _wait(found: Callable[[], bool]) -> None:
