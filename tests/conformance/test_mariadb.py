@@ -140,12 +140,15 @@ def somebody_waits(server: MysqlServer) -> bool:
         return cursor.fetchone() == ("Innodb_row_lock_current_waits", "1")
 
 
-def hold_counter(cursor: Cursor, limit: str, how: str = "") -> None:
+HOLD = "SELECT id FROM mutirao_counter WHERE id = %s FOR UPDATE"
+
+
+def hold_counter(cursor: Cursor, limit: str, hold: str = HOLD) -> None:
     """Lock the counter of a limit, and no other row."""
     cursor.execute("SELECT id FROM mutirao_counter WHERE name = %s", (limit,))
     row = cursor.fetchone()
     assert row is not None, limit
-    cursor.execute(f"SELECT id FROM mutirao_counter WHERE id = %s FOR UPDATE {how}", row)
+    cursor.execute(hold, row)
 
 
 async def in_turns_with(
@@ -371,7 +374,7 @@ class TestMariadb(OnInnodb, StoreContract):
             hold_counter(cursor, "task greet")
             taking = asyncio.ensure_future(take(store, worker, now=at(11)))
             await until(lambda: somebody_waits(server))
-            hold_counter(cursor, "task rated rate", "NOWAIT")
+            hold_counter(cursor, "task rated rate", f"{HOLD} NOWAIT")
             other.rollback()
             assert ids_of(await soon(taking)) == [id]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable
 
 import pytest
 
-from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.slots import Slots
+from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.liveness.watchdog import LoopWatch, Watch
 from mutirao.engine.loops import Loops
 from mutirao.errors import WorkerFailed, WorkerStuck
