@@ -34,6 +34,7 @@ def test_fanout(sqlite_bench: Bench) -> None:
     )
 
 
+@pytest.mark.repeats(decided="tests/integration/worker/test_idle_fleet.py")
 def test_idle(sqlite_bench: Bench) -> None:
     """By the minute, whatever the time; long enough for a look for vanished workers."""
     found = sqlite_bench.one("idle", "--seconds", 3, "--settling", 0.1)

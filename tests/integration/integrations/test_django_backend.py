@@ -17,7 +17,10 @@ from sqlalchemy import make_url
 DRIVERS = [
     "sqlite",
     "postgresql+psycopg",
-    "mysql+mysqldb",
+    pytest.param(
+        "mysql+mysqldb",
+        marks=pytest.mark.repeats(decided="tests/integration/transactions"),
+    ),
     pytest.param(
         "postgresql+psycopg2",
         marks=pytest.mark.repeats(decided="tests/integration/integrations/test_django.py"),

@@ -15,6 +15,8 @@ import pytest
 from mutirao import Mutirao
 from mutirao.model.jobs.job import JobState
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 ROOT = Path(__file__).parents[3]
 RACERS, ROUNDS = 4, 60
 

@@ -18,6 +18,8 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import ended, join, take
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 ROOT = Path(__file__).parents[3]
 RACERS, TIMES = 3, 60
 Told = list[tuple[Any, ...]]
