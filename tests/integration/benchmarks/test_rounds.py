@@ -74,6 +74,7 @@ def test_draining_from_many_lanes(bench: Bench) -> None:
     assert bench.ask(lanes) == 10
 
 
+@pytest.mark.repeats("png", decided="tests/integration/benchmarks/test_rounds.py")
 @pytest.mark.parametrize(
     ("suffix", "beginning"), [(".svg", b"<?xml"), (".png", b"\x89PNG")], ids=["svg", "png"]
 )
