@@ -16,23 +16,24 @@ EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
-# What a Python or a version of a package decides: the pages, one driver of each database, what runs
-# handlers, and the applications with web frameworks.
+# What a Python or a version of a package decides: one driver of each database, the processes, threads
+# and signals of a worker, types, and applications with web frameworks.
 # The README stands for the pages that need no package besides.
-# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the tests use.
-OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
+# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the
+# tests use, and what reads the files of the repository.
+OF_PYTHON := --drivers tests/unit tests/integration/tasks \
+             $(addprefix tests/integration/worker/test_,ending.py handlers.py left_at_once.py \
+               process_groups.py processes.py scripts.py shutdown.py timeouts.py told_to_end.py) \
              $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPsycopg \
                mariadb.py::TestMariadb) \
-             $(addprefix tests/acceptance/test_with_,django.py fastapi.py flask.py) \
+             $(addprefix tests/acceptance/test_with_,django.py fastapi.py) \
              'tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]' \
              'tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]' \
-             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
-             $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
-               vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
-             $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/django-tasks from/procrastinate graphs guarantees \
-               hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker \
-               $(addprefix howto/,backlog idempotent-effects import-a-csv long-jobs recover), \
-               --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
+             $(addprefix --ignore=tests/unit/,deploy schedules/test_oracle.py) \
+             $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,fixtures hangs house links longest \
+               matrix prose prose_of_code reference repeats rooms row_readings site support translations)) \
+             $(foreach page,docs/api docs/first-steps docs/mysql docs/tutorial docs/worker, \
+               --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE
