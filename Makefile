@@ -16,6 +16,9 @@ EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
+# To read the documents takes a third of the time that their pages take, which `make docs` writes.
+SPHINX   := $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site
+
 # What a Python or a version of a package decides: one driver of each database, the processes, threads
 # and signals of a worker, types, and applications with web frameworks.
 # The README stands for the pages that need no package besides.
@@ -56,11 +59,12 @@ test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest P
 		set -x; .venv-oldest/bin/python -m pytest $(PYTEST) $(OF_PYTHON) $(ARGS); \
 	fi
 
-test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on the newest and on the oldest Python found
+test-all: $(VENV)/.dev .venv-oldest/.dev docs  ## run all tests, repetitions too, on the newest and on the oldest Python found, and make the site
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: docs  ## lint, formatting, types, who imports whom, spelling, and the site of the documents
+check: $(VENV)/.types  ## lint, formatting, types, who imports whom, spelling, and the links of the documents
+	$(SPHINX) -b dummy . build/dummy
 	$(BIN)/python -m tests.support.spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -70,7 +74,7 @@ check: docs  ## lint, formatting, types, who imports whom, spelling, and the sit
 	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error (LOCALE=pt_BR)
-	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
+	$(SPHINX) $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
 
 catalogues: $(VENV)/.types  ## bring the catalogues of translated pages up to date with the pages
 	$(BIN)/python scripts/catalogues.py $(ARGS)
@@ -167,7 +171,7 @@ headers:
 
 # The tests' files, with their asserts explained, once: otherwise each of the processes does it, 10 s of a core.
 %/.compiled: %/.dev
-	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
+	@$*/bin/python -m pytest --collect-only -q $(if $(findstring oldest,$*),$(OF_PYTHON)) > $@.txt || { cat $@.txt; exit 1; }
 	@mv $@.txt $@
 
 %/.release: pyproject.toml | %/bin/python

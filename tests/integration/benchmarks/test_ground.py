@@ -50,7 +50,7 @@ async def test_a_live_worker_is_no_part_of_it(migrated_url: str) -> None:
     await store.close()
 
 
-@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_ground.py")
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 def test_what_a_benchmark_left_is_removed(bench: Bench) -> None:
     """So that every run begins alike."""
     bench.ok(*DRAIN)

@@ -12,9 +12,7 @@ KINDS = ("handlers", "raw", "sessions")
 RAW = {"threads, 1", "threads, 2", "coroutines, 1", "coroutines, 2"}
 
 
-@pytest.mark.repeats(
-    "postgresql", "mysql", decided="tests/integration/benchmarks/test_transactions.py"
-)
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 def test_handlers_and_raw_loops(every_bench: Bench) -> None:
     """Both kinds of handler; the driver's loop on one connection and on as many; no table stays."""
     found = every_bench.one("transactions", "--jobs", JOBS, "-c", 2)

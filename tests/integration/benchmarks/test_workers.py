@@ -9,6 +9,8 @@ from benchmarks.member import Share
 from benchmarks.memory import STEPS
 from tests.integration.benchmarks.conftest import Bench
 
+pytestmark = pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
+
 
 def test_sustained(sqlite_bench: Bench) -> None:
     """Every job that was enqueued is done in the end; the backlog is what was ahead of that."""
@@ -34,7 +36,6 @@ def test_fanout(sqlite_bench: Bench) -> None:
     )
 
 
-@pytest.mark.repeats(decided="tests/integration/worker/test_idle_fleet.py")
 def test_idle(sqlite_bench: Bench) -> None:
     """By the minute, whatever the time; long enough for a look for vanished workers."""
     found = sqlite_bench.one("idle", "--seconds", 3, "--settling", 0.1)

@@ -55,6 +55,7 @@ def race(url: str, mode: str) -> list[tuple[str, int, str]]:
     return [(f"k{n}", int(id), how) for n, id, how in lines]
 
 
+@pytest.mark.repeats("keep", decided="tests/integration/uniqueness/test_race.py")
 @pytest.mark.parametrize("mode", ["keep", "replace", "rerun"])
 async def test_a_race(app: Mutirao, url: str, mode: str) -> None:
     """Each key has exactly one live job in the end, and everybody was told the truth."""

@@ -65,6 +65,7 @@ async def work(store: SqlStore, done: asyncio.Event, ran: list[tuple[str | None,
         await asyncio.sleep(0)
 
 
+@pytest.mark.repeats("0", decided="tests/integration/uniqueness/test_supersede_race.py")
 @pytest.mark.parametrize("workers", [0, 2])
 async def test_a_race(url: str, workers: int) -> None:
     """Every job either ran, in the order of its key, or says by which newer one it was dropped."""
