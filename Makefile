@@ -35,7 +35,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks \
              $(addprefix --ignore=tests/unit/,deploy schedules/test_oracle.py) \
              $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,fixtures hangs house links longest \
                matrix prose prose_of_code reference repeats rooms row_readings site support translations)) \
-             $(foreach page,docs/api docs/first-steps docs/mysql docs/tutorial docs/worker, \
+             $(foreach page,docs/api docs/first-steps docs/mysql docs/worker, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.

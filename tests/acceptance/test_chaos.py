@@ -62,6 +62,7 @@ def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
     assert report.freezes > 0
 
 
+@pytest.mark.repeats(decided="tests/integration/service")
 def test_on_sqlite() -> None:
     """Workers are killed, also in the middle of a transaction that locks the whole file."""
     disturbed(

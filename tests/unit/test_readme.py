@@ -22,7 +22,7 @@ DOCUMENTS = sorted(
 )
 
 # Where it is decided what a page shows: those pages are followed by --repeats. What is left are the
-# first pages that people read, and the only one of each kind: a command, the HTTP API, MySQL.
+# first pages that people read, and one of each kind: of a command, of the HTTP API, of MySQL.
 DECIDED = {
     "tests/integration/carrying": (
         *("docs/outbox.md", "docs/rabbitmq.md", "docs/sqs.md"),
@@ -50,7 +50,9 @@ DECIDED = {
     "tests/integration/uniqueness": ("docs/uniqueness.md",),
     "tests/integration/web": ("docs/dashboard.md",),
     "tests/integration/webhooks": ("docs/webhooks.md", "docs/howto/receive-webhooks.md"),
-    "tests/integration/worker": ("docs/howto/idempotent-effects.md", "docs/howto/long-jobs.md"),
+    "tests/integration/worker": (
+        *("docs/tutorial.md", "docs/howto/idempotent-effects.md", "docs/howto/long-jobs.md"),
+    ),
     "tests/unit/testing": (
         *(f"docs/from/{name}.md" for name in ("apscheduler", "celery", "django-q2", "dramatiq")),
         *(f"docs/from/{name}.md" for name in ("huey", "procrastinate", "rq")),

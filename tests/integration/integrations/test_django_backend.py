@@ -55,6 +55,7 @@ def run(program: str, *arguments: str, seconds: float = 120) -> str:
     return found.stderr
 
 
+@pytest.mark.repeats("postgresql+psycopg", decided="tests/integration/transactions")
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_project_s_tests(request: pytest.FixtureRequest, driver: str) -> None:
     """Transactions, results, attempts, signals, priorities, arguments, moments."""
