@@ -16,23 +16,27 @@ EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
-# What a Python or a version of a package decides: the pages, one driver of each database, what runs
-# handlers, and the applications with web frameworks.
+# To read the documents takes a third of the time that their pages take, which `make docs` writes.
+SPHINX   := $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site
+
+# What a Python or a version of a package decides: one driver of each database, the processes, threads
+# and signals of a worker, types, and applications with web frameworks.
 # The README stands for the pages that need no package besides.
-# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the tests use.
-OF_PYTHON := --drivers tests/unit tests/integration/tasks tests/integration/worker \
+# What the SQL or the engine's own rules decide is shown once, on the newest, and so is what only the
+# tests use, and what reads the files of the repository.
+OF_PYTHON := --drivers tests/unit tests/integration/tasks \
+             $(addprefix tests/integration/worker/test_,ending.py handlers.py left_at_once.py \
+               process_groups.py processes.py scripts.py shutdown.py timeouts.py told_to_end.py) \
              $(addprefix tests/conformance/test_,sql_store.py::TestSqlite sql_store.py::TestPsycopg \
                mariadb.py::TestMariadb) \
-             $(addprefix tests/acceptance/test_with_,django.py fastapi.py flask.py) \
+             $(addprefix tests/acceptance/test_with_,django.py fastapi.py) \
              'tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]' \
              'tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]' \
-             $(addprefix --ignore=tests/unit/test_,support.py hangs.py fixtures.py) \
-             $(foreach rule,cancelling changing idle_fleet on_dead retries special taken_for_gone unfit \
-               vanished_tables whose,--ignore=tests/integration/worker/test_$(rule).py) \
-             $(foreach page,database deploy django django-admin django-testing first-steps frameworks from/celery from/django-tasks from/procrastinate graphs guarantees \
-               hub limits logs schedules tasks telemetry tenants topics tutorial uniqueness worker \
-               $(addprefix howto/,backlog idempotent-effects import-a-csv long-jobs recover), \
-               --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[docs/$(page).md]')
+             $(addprefix --ignore=tests/unit/,deploy schedules/test_oracle.py) \
+             $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,fixtures hangs house links longest \
+               matrix prose prose_of_code reference repeats rooms row_readings site support translations)) \
+             $(foreach page,docs/api docs/first-steps docs/mysql docs/worker, \
+               --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[$(page).md]')
 
 # Programs that the tests start would compile the package again each time: 5 s on a slow machine.
 unexport PYTHONDONTWRITEBYTECODE
@@ -55,11 +59,12 @@ test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest P
 		set -x; .venv-oldest/bin/python -m pytest $(PYTEST) $(OF_PYTHON) $(ARGS); \
 	fi
 
-test-all: $(VENV)/.dev .venv-oldest/.dev  ## run all tests, repetitions too, on the newest and on the oldest Python found
+test-all: $(VENV)/.dev .venv-oldest/.dev docs  ## run all tests, repetitions too, on the newest and on the oldest Python found, and make the site
 	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
 	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
 
-check: docs  ## lint, formatting, types, who imports whom, spelling, and the site of the documents
+check: $(VENV)/.types  ## lint, formatting, types, who imports whom, spelling, and the links of the documents
+	$(SPHINX) -b dummy . build/dummy
 	$(BIN)/python -m tests.support.spelling
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -69,7 +74,7 @@ check: docs  ## lint, formatting, types, who imports whom, spelling, and the sit
 	$(BIN)/lint-imports --no-logo
 
 docs: $(VENV)/.types  ## make the site of the documents in build/site, where a warning is an error (LOCALE=pt_BR)
-	$(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
+	$(SPHINX) $(if $(LOCALE),-D language=$(LOCALE)) . build/site$(if $(LOCALE),-$(LOCALE))
 
 catalogues: $(VENV)/.types  ## bring the catalogues of translated pages up to date with the pages
 	$(BIN)/python scripts/catalogues.py $(ARGS)
@@ -166,7 +171,7 @@ headers:
 
 # The tests' files, with their asserts explained, once: otherwise each of the processes does it, 10 s of a core.
 %/.compiled: %/.dev
-	@$*/bin/python -m pytest --collect-only -q > $@.txt || { cat $@.txt; exit 1; }
+	@$*/bin/python -m pytest --collect-only -q $(if $(findstring oldest,$*),$(OF_PYTHON)) > $@.txt || { cat $@.txt; exit 1; }
 	@mv $@.txt $@
 
 %/.release: pyproject.toml | %/bin/python

@@ -43,6 +43,7 @@ def disturbed(plan: Plan) -> Report:
     return report
 
 
+@pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
 @pytest.mark.parametrize("database", ["postgresql", "mysql"])
 def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
     """Workers are killed and suspended, and the server crashes once in the middle."""
@@ -61,6 +62,7 @@ def test_on_a_server(database: Literal["postgresql", "mysql"]) -> None:
     assert report.freezes > 0
 
 
+@pytest.mark.repeats(decided="tests/integration/service")
 def test_on_sqlite() -> None:
     """Workers are killed, also in the middle of a transaction that locks the whole file."""
     disturbed(
@@ -77,6 +79,7 @@ def test_on_sqlite() -> None:
     )
 
 
+@pytest.mark.repeats(decided="tests/integration/topics/test_crashes.py")
 def test_what_is_published() -> None:
     """Each subscription is told once of each publication, and half of them in order."""
     plan = Plan(

@@ -15,6 +15,7 @@ from tests.acceptance.chaos.run import Plan, run
 from tests.support.rabbitmq import RabbitServer
 
 
+@pytest.mark.repeats(decided="tests/integration/carrying/test_rabbitmq.py")
 def test_on_a_broker(rabbit: RabbitServer) -> None:
     """Workers and RabbitMQ are killed, its queues purged, and nobody reaches it for a while.
 

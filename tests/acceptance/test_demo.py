@@ -42,6 +42,7 @@ def check(output: str) -> None:
     assert figure(output, "lost with the killed worker") > 0
 
 
+@pytest.mark.repeats(decided="tests/acceptance/test_demo.py")
 def test_on_sqlite(clones: Clones) -> None:
     """Without an argument it works in a file of its own; a fresh clone installs what it needs."""
     check(clones.run("make demo", LIMIT))

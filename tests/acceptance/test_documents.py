@@ -7,7 +7,7 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-@pytest.mark.repeats("sqlite", "mysql", decided="conformance/src/mutirao_conformance/graphs.py")
+@pytest.mark.repeats(decided="conformance/src/mutirao_conformance/graphs.py")
 def test_every_document_is_published(database_url: str) -> None:
     """Once and whole, though a worker is killed and some pages stop their documents."""
     said = run_demo("documents", database_url, timeout=250)

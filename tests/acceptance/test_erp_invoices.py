@@ -11,6 +11,7 @@ from tests.support.examples import demo_module, run_demo
 PLACED = [number for number in range(1, 31) if number % 5]
 
 
+@pytest.mark.repeats(decided="tests/integration/topics/test_crashes.py")
 def test_each_is_told_whatever_becomes_of_the_others(postgresql_url: str) -> None:
     """Though one of three takes nothing, and workers are killed."""
     said = run_demo("erp_invoices", postgresql_url, timeout=250)

@@ -6,9 +6,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 DEMO = Path(__file__).parents[2] / "examples" / "federation" / "demo.py"
 
 
+@pytest.mark.repeats(decided="tests/integration/federation")
 def test_a_server_that_was_down_has_the_last_state() -> None:
     """Of everything, in order, with few requests."""
     done = subprocess.run(

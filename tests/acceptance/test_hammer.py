@@ -39,7 +39,7 @@ def report(request: pytest.FixtureRequest) -> Report:
     return found
 
 
-@pytest.mark.repeats("asyncpg", decided="tests/integration/transactions")
+@pytest.mark.repeats("sqlite", "psycopg", "asyncpg", decided="tests/integration/transactions")
 def test_nothing_is_lost(report: Report) -> None:
     """Whatever meets, all jobs come to an end, limits count right, and nothing else fails."""
     assert report.wrong == []
@@ -49,7 +49,7 @@ def test_nothing_is_lost(report: Report) -> None:
     assert report.tally.made(COMMAND) > 0
 
 
-@pytest.mark.repeats("asyncpg", decided="tests/integration/transactions")
+@pytest.mark.repeats("sqlite", "psycopg", "asyncpg", decided="tests/integration/transactions")
 def test_nobody_meets_a_deadlock(report: Report) -> None:
     """Whoever locks rows does so in one order; on MariaDB nearly so (ADR 49)."""
     if report.rare == MysqlStage.rare:

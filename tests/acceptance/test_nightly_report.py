@@ -9,7 +9,7 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-@pytest.mark.repeats("postgresql", "mysql", decided="conformance/src/mutirao_conformance/ticks.py")
+@pytest.mark.repeats(decided="conformance/src/mutirao_conformance/ticks.py")
 def test_every_night_has_its_report(database_url: str) -> None:
     """Though the worker at the clock is killed, and all of them for some nights."""
     said = run_demo("nightly_report", database_url, timeout=250)

@@ -14,7 +14,7 @@ MYSQL = ("crash", "defaults")
 SQLITE = ("kill", "kill-all", "lock-file")
 
 
-@pytest.mark.repeats("asyncpg", "mariadb", "mysql", "sqlite", decided="tests/integration/troubles")
+@pytest.mark.repeats(decided="tests/integration/troubles")
 @pytest.mark.parametrize(
     ("backend", "troubles"),
     [

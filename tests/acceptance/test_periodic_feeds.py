@@ -17,7 +17,7 @@ PERIODS = {"feed-00": 1.0, "feed-03": 1.0, "feed-07": 1.0}
 Line = dict[str, Any]
 
 
-@pytest.mark.repeats(decided="tests/acceptance/test_chaos_broker.py")
+@pytest.mark.repeats(decided="tests/integration/carrying")
 def test_each_feed_has_one_loop(
     rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-@pytest.mark.repeats("sqlite", "mysql", decided="conformance/src/mutirao_conformance/uniqueness.py")
+@pytest.mark.repeats(decided="conformance/src/mutirao_conformance/uniqueness.py")
 def test_every_document_is_indexed(database_url: str) -> None:
     """As it is now, never twice at once, though a worker is killed while it indexes."""
     said = run_demo("search_index", database_url, timeout=250)

@@ -7,9 +7,7 @@ import pytest
 from tests.support.examples import demo_module, run_demo
 
 
-@pytest.mark.repeats(
-    "sqlite", "postgresql", decided="conformance/src/mutirao_conformance/limits.py"
-)
+@pytest.mark.repeats(decided="conformance/src/mutirao_conformance/limits.py")
 def test_nobody_has_too_many_calls(database_url: str) -> None:
     """Though a worker is killed while it calls; and no place is lost."""
     said = run_demo("tenant_client", database_url, timeout=200)

@@ -15,6 +15,7 @@ VICTIM = 1  # the worker that is killed
 Line = dict[str, Any]
 
 
+@pytest.mark.repeats(decided="tests/integration/worker")
 def test_each_video_is_done() -> None:
     """Though some fail, one hangs, and a worker is killed."""
     done = subprocess.run(

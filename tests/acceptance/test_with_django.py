@@ -42,6 +42,7 @@ def test_its_own_tests_pass(kiosk: Served) -> None:
     assert "No changes" in kiosk.run("manage.py", "makemigrations", "--check")
 
 
+@pytest.mark.repeats(decided="tests/acceptance/test_with_fastapi.py")
 def test_each_order_has_one_receipt(kiosk: Served, tmp_path: Path) -> None:
     """By workers beside the server, one of which is killed while requests run.
 

@@ -15,6 +15,7 @@ from tests.support.waiting import wait_until
 SERVE = ("gunicorn", "-c", "gunicorn_config.py", "-b", "127.0.0.1:PORT", "bakery:web")
 
 
+@pytest.mark.repeats(decided="tests/integration/frameworks/test_flask.py")
 def test_each_order_is_baked_once(tmp_path: Path) -> None:
     """Also one whose first attempt fails; one that was rolled back is not."""
     bakery = Served("with_flask", tmp_path, SHOP_URL=f"sqlite:///{tmp_path}/bakery.db")

@@ -157,6 +157,7 @@ class TestRowLocks:
         assert ids_of(await store.workers()) == [beating]
 
 
+@pytest.mark.repeats(decided="tests/conformance/test_sql_store.py")  # by the default driver
 class TestAsyncpg(DriverContract):
     """PostgreSQL through a driver that is only asynchronous."""
 

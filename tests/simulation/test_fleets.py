@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from time import monotonic
 
+import pytest
+
 from tests.simulation.mutants import MUTANTS
 from tests.simulation.run import simulate
 from tests.support.repeats import Share
@@ -31,6 +33,7 @@ def test_seeds(share: Share) -> None:
     assert jobs > 10 * LEAST
 
 
+@pytest.mark.repeats(decided="tests/simulation/test_fleets.py")
 def test_defects_are_found() -> None:
     """Soon: what finds nothing may look at nothing. In a process of its own: they leave a mess."""
     command = [sys.executable, "-m", "tests.simulation", "--defects", "--seeds", str(MOST)]

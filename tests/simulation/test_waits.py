@@ -29,6 +29,7 @@ RATES = {1: 10, 10: 40, 100: 150, 1_000: 700}  # jobs that come in a second, and
 VERY_MANY = 4_000  # jobs in a second: twice as many as make a worker busy
 
 
+@pytest.mark.repeats("1000", decided="tests/simulation/test_waits.py")
 @pytest.mark.parametrize("rate", RATES)
 @pytest.mark.parametrize("loop", [open_loop, closed_loop])
 @pytest.mark.parametrize("before", BEFORE)
@@ -39,6 +40,7 @@ def test_a_job_starts_soon(before: Callable[[Arrivals], None], loop: Loop, rate:
     assert seen.longest <= LONGEST
 
 
+@pytest.mark.repeats("1000", decided="tests/simulation/test_waits.py")
 @pytest.mark.parametrize("rate", [10, 1_000])
 @pytest.mark.parametrize("before", BEFORE)
 def test_a_job_starts_soon_in_a_fleet(before: Callable[[Arrivals], None], rate: int) -> None:

@@ -16,7 +16,7 @@ import pytest
 from mutirao_conformance import DriverContract, StoreContract
 
 Share = Callable[[int], int]
-LESS = 3  # one of so many examples is tried: what each run draws anew adds up over the runs
+LESS = 6  # one of so many examples is tried: what each run draws anew adds up over the runs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -35,7 +35,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.fixture(scope="session")
 def share(pytestconfig: pytest.Config) -> Share:
-    """Return how many of so many examples are tried: a third, or all."""
+    """Return how many of so many examples are tried: a sixth, or all."""
     return lambda all: all if pytestconfig.getoption("repeats") else -(-all // LESS)
 
 

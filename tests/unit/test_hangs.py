@@ -6,6 +6,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.repeats(decided="tests/support/hangs.py")
+
 DEAF = """
 import asyncio
 

@@ -21,31 +21,53 @@ DOCUMENTS = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "examples" / "README.md"]
 )
 
+# Where it is decided what a page shows: those pages are followed by --repeats. What is left are the
+# first pages that people read, and one of each kind: of a command, of the HTTP API, of MySQL.
+DECIDED = {
+    "tests/integration/carrying": (
+        *("docs/outbox.md", "docs/rabbitmq.md", "docs/sqs.md"),
+        "docs/howto/outbox-to-rabbitmq.md",
+    ),
+    "tests/integration/cli": ("docs/logs.md", "docs/howto/backlog.md", "docs/howto/recover.md"),
+    "tests/integration/databases": ("docs/tenants.md",),
+    "tests/integration/django_data": (
+        *("docs/django.md", "docs/django-admin.md", "docs/django-testing.md"),
+        "docs/from/django-tasks.md",
+    ),
+    "tests/integration/federation": ("docs/federation.md",),
+    "tests/integration/frameworks": (
+        *("docs/fastapi.md", "docs/flask.md", "docs/frameworks.md", "docs/litestar.md"),
+    ),
+    "tests/integration/graphs": ("docs/graphs.md",),
+    "tests/integration/hub": ("docs/hub.md",),
+    "tests/integration/limits": ("docs/limits.md",),
+    "tests/integration/records": ("docs/filters.md",),
+    "tests/integration/schedules": ("docs/schedules.md",),
+    "tests/integration/tasks": ("docs/tasks.md",),
+    "tests/integration/telemetry": ("docs/sentry.md", "docs/telemetry.md", "docs/tracing.md"),
+    "tests/integration/topics": ("docs/topics.md",),
+    "tests/integration/transactions": ("docs/database.md", "docs/guarantees.md"),
+    "tests/integration/uniqueness": ("docs/uniqueness.md",),
+    "tests/integration/web": ("docs/dashboard.md",),
+    "tests/integration/webhooks": ("docs/webhooks.md", "docs/howto/receive-webhooks.md"),
+    "tests/integration/worker": (
+        *("docs/tutorial.md", "docs/howto/idempotent-effects.md", "docs/howto/long-jobs.md"),
+    ),
+    "tests/unit/testing": (
+        *(f"docs/from/{name}.md" for name in ("apscheduler", "celery", "django-q2", "dramatiq")),
+        *(f"docs/from/{name}.md" for name in ("huey", "procrastinate", "rq")),
+        *(f"docs/howto/{name}.md" for name in ("call-an-api", "customers", "import-a-csv")),
+        *(f"docs/howto/{name}.md" for name in ("priorities", "scale", "test-your-code")),
+    ),
+}
+AGAIN = {page: decided for decided, pages in DECIDED.items() for page in pages}
+PAGES = [
+    pytest.param(page, marks=pytest.mark.repeats(decided=AGAIN[page]) if page in AGAIN else ())
+    for page in FOLLOWED
+]
 
-@pytest.mark.repeats("docs/rabbitmq.md", "docs/sqs.md", decided="tests/integration/carrying")
-@pytest.mark.repeats(
-    *(f"docs/from/{name}.md" for name in ("apscheduler", "django-q2", "django-tasks", "dramatiq")),
-    *("docs/from/huey.md", "docs/from/rq.md"),
-    decided="tests/unit/testing",
-)
-@pytest.mark.repeats(
-    "docs/webhooks.md", "docs/howto/receive-webhooks.md", decided="tests/integration/webhooks"
-)
-@pytest.mark.repeats("docs/howto/outbox-to-rabbitmq.md", decided="tests/integration/carrying")
-@pytest.mark.repeats(
-    *(f"docs/howto/{name}.md" for name in ("call-an-api", "customers", "priorities", "scale")),
-    decided="tests/unit/testing",
-)
-@pytest.mark.repeats("docs/howto/test-your-code.md", decided="tests/unit/testing")
-@pytest.mark.repeats("docs/federation.md", decided="tests/integration/federation")
-@pytest.mark.repeats(
-    "docs/fastapi.md",
-    "docs/flask.md",
-    "docs/frameworks.md",
-    "docs/litestar.md",
-    decided="tests/integration/frameworks",
-)
-@pytest.mark.parametrize("page", FOLLOWED)
+
+@pytest.mark.parametrize("page", PAGES)
 def test_what_a_page_shows_works(page: str, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Every file that it shows is written and every command is run, with the output shown."""
     follow(page, tmp_path, request)

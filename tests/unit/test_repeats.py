@@ -13,7 +13,7 @@ import pytest
 @pytest.mark.parametrize("database", ["sqlite", "mysql"])
 @pytest.mark.parametrize("size", [1, 2])
 def test_one(database, size, share):
-    assert share(9) == {share}
+    assert share(18) == {share}
 """
 
 
@@ -40,7 +40,7 @@ def test_repetitions_are_left_out(tmp_path: Path) -> None:
 
 def test_repetitions_are_asked_for(tmp_path: Path) -> None:
     """Then nothing is left out, and all examples are taken."""
-    assert "4 passed" in ran(tmp_path, "--repeats", share=9)
+    assert "4 passed" in ran(tmp_path, "--repeats", share=18)
 
 
 def test_where_it_is_decided_is_there(tmp_path: Path) -> None:

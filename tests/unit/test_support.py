@@ -18,6 +18,8 @@ from tests.support.postgresql import PostgresServer
 from tests.support.servers import ServerFailed
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.repeats(decided="tests/support")
+
 
 @pytest.fixture
 def server() -> PostgresServer:

@@ -207,8 +207,9 @@ class RowsContract:
             '{"mutirao":"step takes keeps","publication":{},"subscription":{}}',
             '{"schedule":{},"tick":{}}',
         ):  # fmt: skip
-            ids += await strange(store, template, metadata=metadata)
-            ids += await strange(store, NewJob(task=INNOCENT, key="k"), metadata=metadata)
+            ids += await strange(store, template, metadata=metadata, values=SHORT)
+        keyed, step = NewJob(task=INNOCENT, key="k"), '{"mutirao":"step takes","x":{}}'
+        ids += await strange(store, keyed, metadata=step, values=SHORT)
         ended = await innocents_go_on(store, ids)
         assert {job.state for job in ended.values()} <= {JobState.SUCCEEDED, JobState.DEAD}
 

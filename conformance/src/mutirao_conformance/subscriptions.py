@@ -53,6 +53,12 @@ SPOILT = {
     "options of numbers without end": {"options": f'{{"timeout":{"9" * 5_000}}}'},
     "what no job may be": {"options": '{"max_attempts":-1}'},
 }
+# Each among others that are plain; among others, what is no JSON and what is JSON.
+SPOILT_AMONG = [
+    *(("plain", what) for what in SPOILT),
+    *(("filtered", what) for what in ("a filter that is no JSON", "what no job may be")),
+    *(("in order", what) for what in ("options that are no JSON", "an option of another type")),
+]
 LATER = at(10**9)  # deliveries are due by the clock of the database
 
 
@@ -290,8 +296,7 @@ class SubscriptionsContract:
         assert (record.topic, record.filter) == ("user.*", None)
         assert not await store.change_subscription("nobody", new)
 
-    @pytest.mark.parametrize("what", SPOILT)
-    @pytest.mark.parametrize("others", ["plain", "filtered", "in order"])
+    @pytest.mark.parametrize(("others", "what"), SPOILT_AMONG)
     async def test_spoilt_by_hand(
         self, store: Store, what: str, others: str, caplog: pytest.LogCaptureFixture
     ) -> None:

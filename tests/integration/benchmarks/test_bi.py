@@ -19,6 +19,7 @@ from tests.integration.benchmarks.conftest import Bench
 SHORT, LONG, NEWEST = 4_000, 40_000, 500
 
 
+@pytest.mark.repeats("mysql", decided="tests/integration/benchmarks/test_bi.py")
 @pytest.mark.parametrize("kind", ["postgresql", "mysql"])
 def test_a_longer_history_is_not_read(kind: str, request: pytest.FixtureRequest) -> None:
     """Ten times as many jobs: what is read by the hour or of the newest jobs stays the same."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from sqlalchemy import make_url
 
 from tests.integration.benchmarks.conftest import Bench
@@ -10,6 +11,7 @@ from tests.integration.benchmarks.conftest import Bench
 WATCHED = ("--seconds", 1.0, "--settling", 0, "--poll", 0.1)
 
 
+@pytest.mark.repeats(decided="tests/integration/databases")
 def test_many_databases(bench: Bench) -> None:
     """A job runs in each, twice, and what they cost is told."""
     servers = 0 if make_url(bench.url).get_backend_name() == "sqlite" else 2

@@ -18,6 +18,7 @@ def test_every_job_is_done(every_bench: Bench) -> None:
     every_bench.check_history(JOBS)
 
 
+@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_drain.py")
 def test_processes_threads_and_payloads(bench: Bench) -> None:
     """Two workers with plain handlers; arguments of just the size that was asked for."""
     found = bench.one("drain", "--jobs", JOBS, "--processes", 2, "--threads", "--payload", 1_000)

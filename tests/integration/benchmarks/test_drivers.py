@@ -21,6 +21,7 @@ def driven(postgresql_bench: Bench, driver: str) -> tuple[str, str]:
     return "--database", postgresql_bench.url.replace("psycopg", driver)
 
 
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 @pytest.mark.parametrize(
     ("work", "jobs"),
     [

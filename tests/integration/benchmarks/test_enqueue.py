@@ -9,6 +9,7 @@ from tests.integration.benchmarks.conftest import Bench
 ONE_BY_ONE = [(1, False), (3, False), (1, True), (3, True)]
 
 
+@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_enqueue.py")
 @pytest.mark.parametrize("producer", ["asyncio", "plain"])
 def test_every_way(bench: Bench, producer: str) -> None:
     """Each number of producers, with and without a busy worker; then many at once."""
@@ -35,6 +36,7 @@ def test_commits(postgresql_bench: Bench) -> None:
     assert many["cost"]["commits"] < 0.1
 
 
+@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_enqueue.py")
 def test_the_payload(bench: Bench) -> None:
     """Has the size that was asked for."""
     bench.ok("enqueue", "--jobs", 2, "--many", 10, "--producers", 1, "--payload", 500)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats(decided="tests/integration/limits")
 def test_three_times(sqlite_bench: Bench) -> None:
     """Without turns, of some tenants, and of one, among whose jobs others come."""
     found = sqlite_bench.one("fairness", "--jobs", 300, "--keys", 7, "--singles", 2)

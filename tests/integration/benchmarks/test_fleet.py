@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import pytest
+
 from benchmarks.latency import UNCOUNTED
 from tests.integration.benchmarks.conftest import Bench
 
 JOBS = 10
 
 
+@pytest.mark.repeats(decided="tests/integration/worker/test_idle_fleet.py")
 def test_what_idle_workers_do(sqlite_bench: Bench) -> None:
     """Each job is claimed at least once, by somebody, and its handler is timed."""
     words = ("--workers", "1,5", "--jobs", JOBS, "--pause", 0.001)

@@ -26,6 +26,7 @@ def enqueue_theirs(url: str) -> int:
     return id
 
 
+@pytest.mark.repeats("sqlite_url", decided="tests/integration/benchmarks/test_ground.py")
 def test_jobs_of_others_are_not_touched(bench: Bench) -> None:
     """Not even if there is one among a benchmark's."""
     bench.ok(*DRAIN)
@@ -49,6 +50,7 @@ async def test_a_live_worker_is_no_part_of_it(migrated_url: str) -> None:
     await store.close()
 
 
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 def test_what_a_benchmark_left_is_removed(bench: Bench) -> None:
     """So that every run begins alike."""
     bench.ok(*DRAIN)

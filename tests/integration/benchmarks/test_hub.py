@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats(decided="tests/integration/hub")
 def test_what_a_hub_does(sqlite_bench: Bench) -> None:
     """Wakes reach the clients, jobs are done by each way, and statements are counted."""
     words = ("--clients", 5, "--rate", 200, "--seconds", 0.5, "--jobs", 2)

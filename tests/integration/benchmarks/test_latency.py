@@ -10,6 +10,7 @@ from tests.integration.benchmarks.conftest import Bench
 JOBS = 10
 
 
+@pytest.mark.repeats("plain", decided="tests/integration/benchmarks/test_latency.py")
 @pytest.mark.parametrize("producer", ["asyncio", "plain"])
 def test_every_job_is_timed(sqlite_bench: Bench, producer: str) -> None:
     """From the call, and from its return, which is later; a few first ones are not counted."""

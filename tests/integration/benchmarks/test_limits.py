@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats(decided="tests/integration/limits")
 def test_three_times(sqlite_bench: Bench) -> None:
     """Without limits, with them, and with blocked jobs before them."""
     words = ("--jobs", 200, "--keys", 7, "--most", 2, "--blocked", 150)

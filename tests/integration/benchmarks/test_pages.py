@@ -8,6 +8,7 @@ from benchmarks.pages import PAGES
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats("sqlite", decided="tests/integration/web/test_pages.py")
 @pytest.mark.repeats("postgresql", decided="tests/integration/benchmarks/test_pages.py")
 @pytest.mark.repeats("mysql", decided="tests/integration/benchmarks/test_pages.py")
 def test_each_page_is_measured(every_bench: Bench) -> None:

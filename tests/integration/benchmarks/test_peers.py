@@ -22,6 +22,8 @@ def site(request: pytest.FixtureRequest) -> MariadbSite:
     return kind(request.getfixturevalue(request.param))
 
 
+@pytest.mark.repeats("raw", "by-hand", decided="tests/integration/benchmarks/test_peers.py")
+@pytest.mark.repeats("real_mysql", decided="tests/integration/benchmarks/test_peers.py")
 @pytest.mark.parametrize("name", [*envs.OURS, envs.BY_HAND])
 def test_an_adapter(site: MariadbSite, name: str) -> None:
     """All its jobs are enqueued, done and settled, under a held snapshot, too."""

@@ -7,6 +7,7 @@ import pytest
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats("postgresql", decided="tests/integration/benchmarks/test_publish.py")
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_publish(request: pytest.FixtureRequest, database: str) -> None:
     """All deliveries are made and written again; each ratio is of what was measured."""

@@ -19,6 +19,7 @@ PINNED = ("pinned", "--rounds", 4, "--jobs", 50)
 BACKLOG = ("backlog", "--jobs", 200, "--claims", 3)
 
 
+@pytest.mark.repeats("postgresql", "mysql", decided="tests/integration/benchmarks/test_rounds.py")
 def test_rounds_with_a_snapshot_held(every_bench: Bench) -> None:
     """A rate for each round, the last ones compared with the first; one more warms up."""
     found = every_bench.one(*PINNED)
@@ -49,6 +50,7 @@ async def test_the_snapshot_keeps_dead_rows(migrated_postgresql_url: str) -> Non
     engine.dispose()
 
 
+@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_rounds.py")
 def test_draining_while_many_wait(bench: Bench) -> None:
     """A point for each size; what still waits is what the last one says, and what is for later."""
     found = bench.one(*BACKLOG, "--sizes", "300,100", "--scheduled", 30)
@@ -63,6 +65,7 @@ def test_draining_while_many_wait(bench: Bench) -> None:
     assert bench.ask("SELECT count(*) FROM mutirao_live") == 300 + 30
 
 
+@pytest.mark.repeats("postgresql_url", decided="tests/integration/benchmarks/test_rounds.py")
 def test_draining_from_many_lanes(bench: Bench) -> None:
     """The jobs are spread over all pairs of a queue and a priority."""
     found = bench.one(*BACKLOG, "--sizes", 100, "--queues", 5, "--priorities", 2)
@@ -71,6 +74,7 @@ def test_draining_from_many_lanes(bench: Bench) -> None:
     assert bench.ask(lanes) == 10
 
 
+@pytest.mark.repeats("png", decided="tests/integration/benchmarks/test_rounds.py")
 @pytest.mark.parametrize(
     ("suffix", "beginning"), [(".svg", b"<?xml"), (".png", b"\x89PNG")], ids=["svg", "png"]
 )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats(decided="tests/integration/schedules")
 def test_due_and_at_rest(sqlite_bench: Bench) -> None:
     """A rate for each number of schedules and of workers; statements beside some at rest."""
     words = ("--due", "3,5", "--workers", "1,2", "--resting", 20)

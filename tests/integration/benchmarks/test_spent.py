@@ -107,6 +107,7 @@ def test_with_any_driver(postgresql_url: str, driver: str) -> None:
     assert spent.commits >= 1
 
 
+@pytest.mark.repeats("mysql", decided="tests/integration/benchmarks/test_spent.py")
 def test_an_error_in_the_block_is_let_through(migrated_url: str) -> None:
     """And nothing is filled in."""
     with pytest.raises(RuntimeError, match="stop"), measured(migrated_url) as spent:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 
+@pytest.mark.repeats(decided="tests/integration/telemetry")
 def test_in_turns(sqlite_bench: Bench) -> None:
     """Each way once in a round, with a rate and processor time."""
     found = sqlite_bench.one("telemetry", "--jobs", 200, "--rounds", 1, "--ways", "all")

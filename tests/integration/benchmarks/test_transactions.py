@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.integration.benchmarks.conftest import Bench
 
 JOBS = 60
@@ -10,6 +12,7 @@ KINDS = ("handlers", "raw", "sessions")
 RAW = {"threads, 1", "threads, 2", "coroutines, 1", "coroutines, 2"}
 
 
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 def test_handlers_and_raw_loops(every_bench: Bench) -> None:
     """Both kinds of handler; the driver's loop on one connection and on as many; no table stays."""
     found = every_bench.one("transactions", "--jobs", JOBS, "-c", 2)
@@ -21,6 +24,7 @@ def test_handlers_and_raw_loops(every_bench: Bench) -> None:
     assert every_bench.ask("SELECT count(*) FROM mutirao_job") == 0
 
 
+@pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
 def test_ratios_for_people(sqlite_bench: Bench) -> None:
     """Of what the driver alone commits."""
     found = sqlite_bench.ok("transactions", "--jobs", 20, "-c", 2)

@@ -9,6 +9,8 @@ from benchmarks.member import Share
 from benchmarks.memory import STEPS
 from tests.integration.benchmarks.conftest import Bench
 
+pytestmark = pytest.mark.repeats(decided="tests/integration/benchmarks/test_drain.py")
+
 
 def test_sustained(sqlite_bench: Bench) -> None:
     """Every job that was enqueued is done in the end; the backlog is what was ahead of that."""

@@ -90,6 +90,7 @@ def test_a_worker_under_systemd(sqlite_shell: Shell, manager: Manager) -> None:
     assert (here / "begun").read_text() == ""  # what it starts does not answer in its place
 
 
+@pytest.mark.repeats(decided="tests/integration/cli/test_service_manager.py")
 def test_several_processes_under_systemd(sqlite_shell: Shell, manager: Manager) -> None:
     """The one that systemd has started answers for them."""
     variables = {**manager.variables, "WATCHDOG_PID": "1"}  # signs of life of another one

@@ -270,6 +270,7 @@ async def ends() -> None:
 """
 
 
+@pytest.mark.repeats(decided="tests/integration/worker/test_unfit.py")
 def test_a_handler_that_ends_a_process_as_an_unfit_schema_does(sqlite_shell: Shell) -> None:
     """It is started again, as after any other death."""
     shop = sqlite_shell.directory / "shop.py"

@@ -17,6 +17,8 @@ from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import metered
 from tests.integration.plans.test_round_trips import WARM
 
+pytestmark = pytest.mark.repeats("asyncpg", decided="tests/integration/cost/test_putting_many.py")
+
 THOUSAND = 1_000
 SECRET = "whsec_C2FVsBQIhrscChlQIMV+b5sSYspob7oDazfgh01FGpY="
 Put = Callable[[str, int], Awaitable[object]]

@@ -25,6 +25,8 @@ from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import metered
 from tests.integration.plans.test_round_trips import WARM
 
+pytestmark = pytest.mark.repeats("asyncpg", decided="tests/integration/cost/test_statements.py")
+
 BATCH, MANY = 500, 1_000
 A_JOB = NewJob(task="t")
 RETRIED = Outcome(OutcomeKind.RETRIED, after=60.0, error_type="E", error="e")

@@ -15,6 +15,8 @@ from tests.integration.cost.conftest import Metered
 from tests.integration.cost.meters import Cost, SqliteMeter, metered
 from tests.integration.cost.simulated import Clock, Heard, Watched
 
+pytestmark = pytest.mark.repeats("asyncpg", decided="tests/integration/cost/test_worker.py")
+
 MINUTE = 60.0
 MINUTES = 5  # so that it matters little what falls on either side of their ends
 

@@ -130,6 +130,7 @@ def test_several_processes(project: Project) -> None:
         wait_until(lambda: (project.home / "shop" / "done").exists())
 
 
+@pytest.mark.repeats(decided="tests/integration/cli/test_worker.py")
 def test_a_worker_starts_again_when_code_changes(project: Project) -> None:
     """With the new code; also after code that cannot be imported. The old one ends well."""
     shop = project.home / "shop"

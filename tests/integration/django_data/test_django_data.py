@@ -31,6 +31,7 @@ def _empty(request: pytest.FixtureRequest, kind: str, nth: int) -> str:
     return str(place.url(name))
 
 
+@pytest.mark.repeats("postgresql", "mysql", decided="tests/integration/migrations")
 @pytest.mark.parametrize("kind", sorted(_FIXTURES))
 def test_migrations_and_models(request: pytest.FixtureRequest, kind: str) -> None:
     """Both roads lead to the same tables, and the ORM reads the views."""

@@ -290,6 +290,7 @@ def test_in_memory(tmp_path: Path) -> None:
     assert "Ran 1 test" in run(home, "django", "test", "--noinput")
 
 
+@pytest.mark.repeats(decided="tests/integration/django_data/test_django_testing.py")
 def test_by_pytest_django(tmp_path: Path) -> None:
     """`django_db` with the fixtures of the package."""
     home = project(tmp_path, _file(tmp_path))

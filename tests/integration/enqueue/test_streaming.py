@@ -62,6 +62,7 @@ def counted(count: int, census: Counter[str], args: str = "{}") -> Iterator[NewJ
         yield job
 
 
+@pytest.mark.repeats("Sqlite3", "Pymysql", decided="tests/integration/enqueue/test_streaming.py")
 @pytest.mark.repeats(
     "Psycopg2", "Asyncpg", "Aiosqlite", decided="tests/integration/enqueue/test_transactions.py"
 )

@@ -26,6 +26,8 @@ from tests.support.federation import (
 from tests.support.waiting import until
 from tests.support.webhooks import Peer, serving
 
+pytestmark = pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
+
 ACTOR = "http://us.example/actor"
 
 

@@ -32,6 +32,7 @@ PROGRAMS = {
 SHOP = "postgresql+psycopg://shop:secret@localhost/shop"
 
 
+@pytest.mark.repeats("api_of_ann", decided="tests/integration/federation/test_embedded.py")
 @pytest.mark.parametrize("name", PROGRAMS)
 async def test_what_servers_wrote_arrives_though_one_is_killed(
     name: str, tmp_path: Path, request: pytest.FixtureRequest

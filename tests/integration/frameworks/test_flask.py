@@ -154,6 +154,7 @@ def results(home: Path, count: int) -> list[str]:
         jobs.close()
 
 
+@pytest.mark.repeats(decided="tests/integration/service/test_embedded.py")
 def test_processes_that_were_forked_later(migrated_postgresql_url: str, tmp_path: Path) -> None:
     """gunicorn's `--preload`: connections that were open before are not used by the children."""
     preloaded = Served(PROGRAMS, tmp_path, JOBS=migrated_postgresql_url)

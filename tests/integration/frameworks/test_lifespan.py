@@ -120,6 +120,7 @@ def test_code_is_reloaded(migrated_file: Path, tmp_path: Path) -> None:
     assert workers(tmp_path) == {}
 
 
+@pytest.mark.repeats(decided="tests/integration/frameworks/test_lifespan.py")
 def test_several_processes_of_a_server(migrated_file: Path, tmp_path: Path) -> None:
     """Each has a worker; that of one that is killed is not missed, and the server starts another.
 

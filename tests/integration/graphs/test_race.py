@@ -11,6 +11,8 @@ from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pytest
+
 from mutirao import GraphState, Mutirao, chain, group
 from mutirao.model.graphs.graph import Chain
 from mutirao.model.jobs.job import NewJob
@@ -59,6 +61,7 @@ def diamond() -> Chain:
     return chain(job, group([job] * WIDTH), job)
 
 
+@pytest.mark.repeats(decided="tests/integration/graphs/test_race.py")
 async def test_a_race(app: Mutirao, url: str) -> None:
     """Every step is run exactly once, and none before its predecessors have succeeded."""
     handles = [await app.aenqueue_graph(diamond()) for _ in range(GRAPHS)]
@@ -70,6 +73,7 @@ async def test_a_race(app: Mutirao, url: str) -> None:
     await nothing_was_too_early(app)
 
 
+@pytest.mark.repeats("sqlite", decided="tests/conformance")
 async def test_a_race_with_sigkill(app: Mutirao, url: str) -> None:
     """Killed processes lose nothing: what they held runs again, and what follows it after that."""
     for _ in range(GRAPHS):

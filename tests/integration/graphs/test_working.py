@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+import pytest
+
 from mutirao import (
     PREVIOUS,
     Dead,
@@ -20,6 +22,8 @@ from mutirao import (
 )
 from tests.integration.worker.kit import ended, never_polling, outcomes, until_state
 from tests.support.waiting import DEADLINE, soon, until
+
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
 
 
 async def test_a_long_chain_waits_for_no_poll(app: Mutirao) -> None:

@@ -22,6 +22,8 @@ def url_on(driver: str, request: pytest.FixtureRequest) -> str:
     return url.render_as_string(hide_password=False)
 
 
+@pytest.mark.repeats("sqlite", decided="tests/integration/integrations/test_django.py")
+@pytest.mark.repeats("postgresql+psycopg2", decided="tests/integration/integrations/test_django.py")
 @pytest.mark.parametrize("driver", ["sqlite", "postgresql+psycopg", "postgresql+psycopg2"])
 def test_a_project_s_tests(request: pytest.FixtureRequest, driver: str) -> None:
     """Transactions, savepoints, guards of tests, logs of queries are Django's."""

@@ -17,7 +17,10 @@ from sqlalchemy import make_url
 DRIVERS = [
     "sqlite",
     "postgresql+psycopg",
-    "mysql+mysqldb",
+    pytest.param(
+        "mysql+mysqldb",
+        marks=pytest.mark.repeats(decided="tests/integration/transactions"),
+    ),
     pytest.param(
         "postgresql+psycopg2",
         marks=pytest.mark.repeats(decided="tests/integration/integrations/test_django.py"),
@@ -52,6 +55,7 @@ def run(program: str, *arguments: str, seconds: float = 120) -> str:
     return found.stderr
 
 
+@pytest.mark.repeats("postgresql+psycopg", decided="tests/integration/transactions")
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_project_s_tests(request: pytest.FixtureRequest, driver: str) -> None:
     """Transactions, results, attempts, signals, priorities, arguments, moments."""

@@ -16,6 +16,8 @@ from sqlalchemy import create_engine, text
 from mutirao import JobState, Limit, Mutirao
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 ROOT = Path(__file__).parents[3]
 WORKERS, KILLS, JOBS, TENANTS = 3, 3, 900, 6
 BY_TENANT, IN_ALL = 2, 7

@@ -14,6 +14,8 @@ from mutirao_conformance.kit import NOW
 from tests.integration.worker.kit import ended, never_polling, until_state
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 MANY = 40
 
 

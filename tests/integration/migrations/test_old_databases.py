@@ -67,6 +67,9 @@ async def test_live_jobs_and_the_old_worker_go_on(
     await app.aclose()
 
 
+@pytest.mark.repeats(
+    "sqlite", "mysql", decided="tests/integration/migrations/test_old_databases.py"
+)
 @pytest.mark.parametrize("state", ["noon"])
 async def test_a_new_worker_does_what_waited(packages: Path, state: str, database_url: str) -> None:
     """Jobs that old code enqueued, whose worker has ended, and new ones, with limits and keys."""

@@ -69,6 +69,7 @@ def test_asyncpg_migrates_an_empty_database(postgresql_url: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.repeats("sqlite", "mysql", decided="tests/integration/migrations/test_upgrade.py")
 def test_many_processes_migrate_at_once(database_url: str, connection: Connection) -> None:
     """One of them works while the others wait; none fails."""
     program = "import sys; from mutirao.sql import migrations; migrations.upgrade(sys.argv[1])"

@@ -20,6 +20,8 @@ from mutirao_conformance.topics import Noted, publish, subscribe
 from tests.integration.plans.wire import Cost, Wire
 from tests.support.postgresql import PostgresServer
 
+pytestmark = pytest.mark.repeats("asyncpg", decided="tests/integration/plans/test_round_trips.py")
+
 IN_PLAIN_TEXT = {
     "psycopg": {"sslmode": "disable", "gssencmode": "disable"},
     "asyncpg": {"ssl": "disable"},

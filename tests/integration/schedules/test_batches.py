@@ -25,6 +25,8 @@ from tests.integration.schedules.test_plans import rows
 from tests.integration.schedules.test_working import scheduler
 from tests.support.engine import MAX_SCHEDULES_PER_BATCH, Scheduler
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 
 def fill(store: SqlStore, name: str, many: int, **columns: Any) -> None:
     """Write schedules that are due at NOW, with these columns, which nobody has checked."""

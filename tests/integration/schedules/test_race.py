@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import Engine, create_engine, text
 
 from mutirao import Mutirao
@@ -22,6 +23,8 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import at
 from mutirao_conformance.schedules import plan, scheduled
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
 
 ROOT = Path(__file__).parents[3]
 TICKS = 100  # of each schedule

@@ -19,6 +19,10 @@ from tests.integration.worker.kit import working
 from tests.support.postgresql import PostgresServer, StopMode
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats(
+    "psycopg2", decided="tests/integration/service/test_database_trouble.py"
+)
+
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 JOBS = 200
 QUICK = {"heartbeat": 0.2, "expiry": 5.0, "poll": 0.2, "batch": 10}
@@ -127,6 +131,7 @@ async def test_connections_are_cut_again_and_again(
     assert not [record for record in caplog.records if record.levelno > logging.WARNING]
 
 
+@pytest.mark.repeats("asyncpg", decided="tests/integration/service/test_database_trouble.py")
 async def test_the_server_is_away_for_longer_than_the_expiry(
     troubled: Mutirao,
     tables: Tables,

@@ -190,6 +190,7 @@ def test_forking_at_once(pg_url: str) -> None:
     assert ran("forks_at_once", url, "20") == "all is well\n"
 
 
+@pytest.mark.repeats(decided="tests/integration/service/test_embedded.py")
 def test_forking_from_sqlite(lite_url: str) -> None:
     """A child that leaves the file alone disturbs nobody, when it ends neither."""
     assert ran("forks", lite_url, "idle") == "all is well\n"

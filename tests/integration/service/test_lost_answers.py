@@ -17,6 +17,8 @@ from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.engine import lost_claims
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 
 class Forgetful(SqlStore):
     """Loses the first answer to each of the calls named in `forgets`, after it was committed.

@@ -51,6 +51,7 @@ def test_each_job_runs_once(url: str) -> None:
         app.close()
 
 
+@pytest.mark.repeats(decided="tests/acceptance/test_chaos.py")
 def test_each_job_runs_once_in_processes(pg_url: str, tmp_path: Path) -> None:
     """As above, in three processes."""
     tables = Tables(pg_url)
@@ -155,6 +156,7 @@ async def until_all(app: Mutirao, ids: list[int]) -> None:
         await until_state(app, id, JobState.SUCCEEDED)
 
 
+@pytest.mark.repeats("3", decided="tests/integration/service/test_several_workers.py")
 @pytest.mark.parametrize("concurrency", [1, 3])
 def test_behind_a_blocked_loop(url: str, concurrency: int) -> None:
     """A coroutine that never awaits holds the jobs up that wait behind it; others get them."""

@@ -18,6 +18,8 @@ from tests.integration.worker.kit import ended, outcomes, working
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance/test_notifiers.py")
+
 IDLE = {"poll": 10 * DEADLINE, "heartbeat": 0.5, "expiry": DEADLINE}
 # A worker of any speed is busy with more jobs than it wants; with few, only one that runs 2,000 a
 # second is.

@@ -207,6 +207,9 @@ CASES = [
 ]
 
 
+@pytest.mark.repeats(
+    "_mysqldb", "_sqlalchemy", decided="tests/integration/sessions/test_mysql_callers.py"
+)
 @pytest.mark.parametrize(("way", "said"), CASES)
 def test_the_same_is_written(
     mysql: MysqlServer, database: str, shop: Mutirao, opened: Open, usual: Rows,

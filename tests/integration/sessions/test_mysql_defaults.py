@@ -40,7 +40,17 @@ ALL_AT_ONCE = {name: value for each in HOSTILE.values() for name, value in each.
 DRIVERS = ("mysql+pymysql", "mariadb+pymysql", "mysql+aiomysql", "mysql+mysqldb")
 
 
-@pytest.fixture(params=[*HOSTILE, *DRIVERS])
+# What another one overrides there is shown alone; all that is left is among all at once.
+ALONE = ("quotes", "oracle", "chain", "one row")
+AGAIN = pytest.mark.repeats(decided="tests/integration/sessions/test_mysql_defaults.py")
+
+
+@pytest.fixture(
+    params=[
+        *(pytest.param(name, marks=() if name in ALONE else AGAIN) for name in HOSTILE),
+        *DRIVERS,
+    ]
+)
 def url(request: pytest.FixtureRequest, mysql: MysqlServer) -> Iterator[str]:
     """The URL of an empty database, on a server with such defaults; by each driver with all."""
     name, driver = mysql.create_database(), "mysql+pymysql"

@@ -106,6 +106,7 @@ def test_the_name_of_the_other(either: MysqlServer, named: str, shop: Shop) -> N
     either.drop_database(name)
 
 
+@pytest.mark.repeats("2", decided="tests/integration/sessions/test_unfit_servers.py")
 @pytest.mark.parametrize("value", ["1", "2"])
 def test_names_without_capitals(value: str, shop: Shop) -> None:
     """`lower_case_table_names`; 2 is 0 where files know capitals. Ours have none."""

@@ -69,6 +69,7 @@ def shown(expression: str) -> str:
     return expression
 
 
+@pytest.mark.repeats(decided="tests/integration/telemetry/test_worker_port.py")
 async def test_three_workers_under_load(pg_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each expression of the dashboard returns series, and the numbers are those of SQL."""
     program, port, store = watched(pg_url, monkeypatch), free_port(), free_port()

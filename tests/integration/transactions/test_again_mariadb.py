@@ -104,8 +104,11 @@ async def test_a_lock_that_is_held_for_too_long(
 ) -> None:
     """An order waits for a job, gives up, and is carried out when the job is free."""
     impatient = (*session.SETTING, "SET SESSION innodb_lock_wait_timeout = 1")
-    monkeypatch.setattr(session, "SETTING", impatient)
     async with opened(mysql.url(database)) as store:
+        # Where the module was imported anew for another test, that one is not this store's.
+        set_up = store.engines._connecting.set_up
+        assert set_up is not None
+        monkeypatch.setitem(set_up.__globals__, "SETTING", impatient)
         ids = await put(store, due())
         other.connection.begin()
         other.say(LOCK, ids[0])

@@ -21,6 +21,10 @@ from tests.integration.transactions.kit import Others
 from tests.integration.worker.kit import ended, working
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.repeats(
+    "asyncpg", "psycopg2", decided="tests/integration/transactions/test_defaults.py"
+)
+
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 SHOW = text("SHOW transaction_isolation")
 LEVELS = ["repeatable read", "serializable"]

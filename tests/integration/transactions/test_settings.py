@@ -81,6 +81,9 @@ async def test_callers(pg_app: Mutirao, others: Others, setting: str) -> None:
             assert (await ended(pg_app, id)).state is JobState.SUCCEEDED
 
 
+@pytest.mark.repeats(
+    "asyncpg", "psycopg2", decided="tests/integration/transactions/test_settings.py"
+)
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("setting", DEFAULTS)
 async def test_workers(pg_url: str, others: Others, driver: str, setting: str) -> None:

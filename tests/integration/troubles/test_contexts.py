@@ -15,6 +15,8 @@ from mutirao import Job, Mutirao, Retry
 from mutirao.log import log
 from tests.integration.worker.kit import ended, outcomes, working
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 tenant: ContextVar[str] = ContextVar("tenant", default="nobody")
 
 

@@ -8,10 +8,14 @@ import signal
 from collections import Counter
 from pathlib import Path
 
+import pytest
+
 from mutirao import Job, Mutirao
 from tests.integration.service.kit import QUICK, Tables, all_finished, program, suspended
 from tests.integration.worker.kit import working
 from tests.support.waiting import until
+
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
 
 JOBS = 200
 

@@ -18,6 +18,10 @@ from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.repeats(
+    "postgresql+psycopg2", "mysql+mysqldb", decided="tests/integration/troubles/test_rested.py"
+)
+
 DRIVERS = [
     *(f"postgresql+{driver}" for driver in ("psycopg", "psycopg2", "asyncpg")),
     *(f"mysql+{driver}" for driver in ("pymysql", "aiomysql", "mysqldb")),

@@ -65,7 +65,7 @@ EACH = [
 
 # All of them have the limit of their store; those that wait for it here are of each kind.
 @pytest.mark.repeats(
-    *("lanes", "release", "register", "held", "lease", "rescue", "hours"),
+    *("lanes", "release", "register", "held", "lease", "rescue", "hours", "statistics", "check"),
     decided="tests/integration/troubles/test_silence.py",
 )
 @pytest.mark.usefixtures("impatient")
@@ -84,6 +84,7 @@ async def test_each_call_ends(troubled: Mutirao, proxy: Proxy, name: str) -> Non
         await store.close()
 
 
+@pytest.mark.repeats("asyncpg", "psycopg2", decided="tests/integration/troubles/test_silence.py")
 @pytest.mark.usefixtures("impatient")
 async def test_a_settlement_ends(troubled: Mutirao, proxy: Proxy) -> None:
     """It may have happened: then the next try finds the run stale. Here nothing had arrived."""
@@ -100,6 +101,7 @@ async def test_a_settlement_ends(troubled: Mutirao, proxy: Proxy) -> None:
         await store.close()
 
 
+@pytest.mark.repeats("asyncpg", "psycopg2", decided="tests/integration/troubles/test_silence.py")
 @pytest.mark.usefixtures("impatient")
 async def test_a_worker_goes_on(troubled: Mutirao, tables: Tables, proxy: Proxy) -> None:
     """All of its connections fall silent at once: those that claim, settle, beat and listen."""
@@ -130,6 +132,7 @@ def _later(now: dict[int, object], before: dict[int, object]) -> bool:
     return now.keys() == before.keys() and all(now[id] != before[id] for id in before)
 
 
+@pytest.mark.repeats("asyncpg", decided="tests/integration/troubles/test_silence.py")
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])
 async def test_a_listener_notices(
     pg_url: str, proxy: Proxy, monkeypatch: pytest.MonkeyPatch, driver: str

@@ -14,6 +14,8 @@ from mutirao.errors import InvalidJob, InvalidProgress
 from mutirao.model.jobs.job import JobState
 from tests.integration.worker.kit import LIVE, ended, working
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 # All of Unicode, lone surrogates, NUL and what no terminal shows among it.
 ANY_TEXT = st.text(st.characters(exclude_categories=()), max_size=40)
 TEXTS = st.one_of(ANY_TEXT, st.sampled_from(["\x00", "\ud800", "caf\udce9.txt", "x" * 3_000_000]))

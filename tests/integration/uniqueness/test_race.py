@@ -15,6 +15,8 @@ import pytest
 from mutirao import Mutirao
 from mutirao.model.jobs.job import JobState
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 ROOT = Path(__file__).parents[3]
 RACERS, ROUNDS = 4, 60
 
@@ -53,6 +55,7 @@ def race(url: str, mode: str) -> list[tuple[str, int, str]]:
     return [(f"k{n}", int(id), how) for n, id, how in lines]
 
 
+@pytest.mark.repeats("keep", decided="tests/integration/uniqueness/test_race.py")
 @pytest.mark.parametrize("mode", ["keep", "replace", "rerun"])
 async def test_a_race(app: Mutirao, url: str, mode: str) -> None:
     """Each key has exactly one live job in the end, and everybody was told the truth."""

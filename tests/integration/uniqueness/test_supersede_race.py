@@ -18,6 +18,8 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import ended, join, take
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
+
 ROOT = Path(__file__).parents[3]
 RACERS, TIMES = 3, 60
 Told = list[tuple[Any, ...]]
@@ -63,6 +65,7 @@ async def work(store: SqlStore, done: asyncio.Event, ran: list[tuple[str | None,
         await asyncio.sleep(0)
 
 
+@pytest.mark.repeats("0", decided="tests/integration/uniqueness/test_supersede_race.py")
 @pytest.mark.parametrize("workers", [0, 2])
 async def test_a_race(url: str, workers: int) -> None:
     """Every job either ran, in the order of its key, or says by which newer one it was dropped."""

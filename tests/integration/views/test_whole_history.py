@@ -160,6 +160,7 @@ class Life:
         self.ledger.note(self.connection)
 
 
+@pytest.mark.repeats("4", "5", "6", "7", decided="tests/integration/views/test_whole_history.py")
 @pytest.mark.parametrize("seed", range(SEEDS))
 async def test_whatever_happens(store: SqlStore, connection: Connection, seed: int) -> None:
     """After each of many random steps all views say what counting says."""

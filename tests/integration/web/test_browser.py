@@ -99,6 +99,7 @@ def troubles(page: Page) -> list[str]:
     return [f"{each['id']}: {node['html'][:200]}" for each in found for node in each["nodes"]]
 
 
+@pytest.mark.repeats("dark", decided="tests/integration/web/test_browser.py")
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_each_page_looks_right(opened: Any, ids: dict[str, int], theme: str) -> None:
     """Wide and at 320 px: nothing beside the window, nothing that axe finds, a silent console."""

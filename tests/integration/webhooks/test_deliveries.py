@@ -41,6 +41,8 @@ from mutirao.webhooks import (
 from tests.support.waiting import until
 from tests.support.webhooks import OK, Peer, Server, answering, saying, serving, silent
 
+pytestmark = pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
+
 NO = b"HTTP/1.1 500 No\r\nContent-Length: 5\r\n\r\nnever"
 GONE = b"HTTP/1.1 410 Gone\r\nContent-Length: 0\r\n\r\n"
 BUSY = b"HTTP/1.1 429 Busy\r\nRetry-After: 3600\r\nContent-Length: 0\r\n\r\n"

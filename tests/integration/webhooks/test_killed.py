@@ -65,7 +65,7 @@ class Killer:
             await peer.say(OK)
 
 
-@pytest.mark.repeats("mysql", decided="tests/conformance/test_mariadb.py")
+@pytest.mark.repeats("mysql", "sqlite", decided="tests/conformance")
 async def test_killed_again_and_again(migrated_url: str) -> None:
     """Whoever comes next sends what is not known to have arrived; nothing is missing.
 

@@ -272,6 +272,9 @@ async def test_exceptions_that_steer_generators(
     assert "over" in (job.error or "")
 
 
+@pytest.mark.repeats(
+    *("cancel", "cancelled", "dead", "stop"), decided="tests/integration/worker/test_handlers.py"
+)
 @pytest.mark.parametrize(
     ("kind", "expected", "error_type"),
     [

@@ -19,6 +19,8 @@ from tests.support.engine import producer
 from tests.support.hubs import hub
 from tests.support.waiting import soon, until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/integration/worker/test_idle_fleet.py")
+
 MANY = 8
 
 

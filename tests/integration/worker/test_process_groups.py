@@ -71,6 +71,7 @@ async def test_a_child_that_dies(shop: Shop, tmp_path: Path) -> None:
         assert await asyncio.to_thread(all_ended, processes)
 
 
+@pytest.mark.repeats("forkserver", decided="tests/integration/worker/test_process_groups.py")
 @pytest.mark.parametrize("method", METHODS)
 def test_a_program_that_is_killed(tmp_path: Path, method: str) -> None:
     """Leaves neither its child nor the processes of the child's pool."""

@@ -15,6 +15,8 @@ from tests.integration.worker.signalling import enqueue, running
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import until
 
+pytestmark = pytest.mark.repeats("2", decided="tests/integration/worker/test_shutdown.py")
+
 SIGNALS = [signal.SIGTERM, signal.SIGINT]
 
 

@@ -23,6 +23,8 @@ from tests.support.engine import WINDOW_SECONDS, producer
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import DEADLINE, soon, until
 
+pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance/test_notifiers.py")
+
 ONE_AFTER_ANOTHER = 30  # jobs
 DRIVERS = ["psycopg", "asyncpg", "psycopg2"]
 

@@ -16,6 +16,8 @@ from mutirao.testing import adrain, capture, drain
 from tests.support.waiting import soon
 from tests.unit.testing.shop import Shop
 
+pytestmark = pytest.mark.repeats("postgresql", "mysql", decided="tests/conformance")
+
 OK, DEAD, RETRIED = OutcomeKind.SUCCEEDED, OutcomeKind.DEAD, OutcomeKind.RETRIED
 
 
