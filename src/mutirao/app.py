@@ -3,6 +3,8 @@
 Creating one reads no environment variable and opens no connection; the first use does.
 """
 
+from __future__ import annotations
+
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
@@ -116,7 +118,7 @@ class Mutirao(
         self,
         url: str | URL | None = None,
         *,
-        engine: "Engine | AsyncEngine | None" = None,
+        engine: Engine | AsyncEngine | None = None,
         schema: str | None = None,
         hub: str | None = None,
         max_payload: int = MAX_PAYLOAD,
@@ -159,7 +161,7 @@ class Mutirao(
         self.pause, self.apause = self.limits.pause, self.limits.apause
         self.resume, self.aresume = self.limits.resume, self.limits.aresume
 
-    def include(self, tasks: "Tasks") -> None:
+    def include(self, tasks: Tasks) -> None:
         """Make the tasks, schedules and limits of a blueprint part of this application.
 
         Its tasks get this application's database, defaults, middleware, hooks and factories, also
@@ -190,7 +192,7 @@ class Mutirao(
     # What few programs use, and whose code is loaded when they do
 
     @cached_property
-    def schedules(self) -> "Schedules":
+    def schedules(self) -> Schedules:
         """The schedules in the database."""
         from mutirao.client.schedules import Schedules
 
@@ -203,8 +205,8 @@ class Mutirao(
         *,
         name: str | None = None,
         args: Mapping[str, Any] | None = None,
-        **terms: "Unpack[Terms]",
-    ) -> "Declaring":
+        **terms: Unpack[Terms],
+    ) -> Declaring:
         """Schedule a task in code: `@app.schedule("30 3 * * *", timezone="Europe/Berlin")`.
 
         Write it above `@app.task`, or alone, which also registers the function as a task. When a
@@ -223,7 +225,7 @@ class Mutirao(
         return self.schedules.in_code.declare(cron, name=name, args=args, **terms)
 
     @cached_property
-    def subscriptions(self) -> "Subscriptions":
+    def subscriptions(self) -> Subscriptions:
         """The subscriptions in the database: which programs receive what is published."""
         from mutirao.client.subscriptions import Subscriptions
 
@@ -232,7 +234,7 @@ class Mutirao(
     async def areplay(
         self,
         id: str,
-        topic: "str | Topic[Any] | None" = None,
+        topic: str | Topic[Any] | None = None,
         *,
         since: datetime,
         until: datetime | None = None,
@@ -246,28 +248,28 @@ class Mutirao(
     replay = blocking(areplay)
 
     @cached_property
-    def endpoints(self) -> "Endpoints":
+    def endpoints(self) -> Endpoints:
         """Where webhooks go."""
         from mutirao.client.endpoints import Endpoints
 
         return Endpoints(self, self._portal)
 
     @cached_property
-    def hosts(self) -> "Hosts":
+    def hosts(self) -> Hosts:
         """The servers of a federation that are delivered to."""
         from mutirao.client.hosts import Hosts
 
         return Hosts(self, self._portal)
 
     @cached_property
-    def actions(self) -> "Actions":
+    def actions(self) -> Actions:
         """What is done to all jobs of a filter, with an audit."""
         from mutirao.client.bulk.actions import Actions
 
         return Actions(self, self._portal)
 
     @cached_property
-    def reading(self) -> "Reading":
+    def reading(self) -> Reading:
         """What pages ask: lists by a filter, figures, why a job does not run."""
         from mutirao.client.reading import Reading
 
@@ -295,7 +297,7 @@ class Mutirao(
         self._keep_in_sql(made)
         self.url, self._databases = url, None
 
-    def elsewhere(self, url: str | URL) -> "Mutirao":
+    def elsewhere(self, url: str | URL) -> Mutirao:
         """Return this application with its jobs in another database.
 
         Tasks, hooks and brokers are the same; what is managed by `schedules`, `limits` and the
@@ -361,7 +363,7 @@ class Mutirao(
         """Raise one of the errors of the schema if the tables do not fit the code."""
         await self.store.check()
 
-    async def aexamine(self) -> "list[Finding]":
+    async def aexamine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs, workers and hub; return all findings."""
         from mutirao.client.transports import examine_transports
         from mutirao.model.findings import Finding, Level
@@ -419,8 +421,8 @@ class Mutirao(
     # The dashboard
 
     def web(
-        self, *, access: "Decide", origins: Sequence[str] = (), redact: Sequence[str] = ()
-    ) -> "Site":
+        self, *, access: Decide, origins: Sequence[str] = (), redact: Sequence[str] = ()
+    ) -> Site:
         """Return the dashboard as an ASGI application, to be mounted: `Mount("/jobs", app.web(…))`.
 
         Opens nothing before its first request. It has two connections of its own to the database,
@@ -450,7 +452,7 @@ class Mutirao(
 
     # Beginning and closing
 
-    def lifespan(self, worker: bool = False, **settings: "Unpack[WorkerTerms]") -> "Lifespan":
+    def lifespan(self, worker: bool = False, **settings: Unpack[WorkerTerms]) -> Lifespan:
         """Return what a web application holds while its server serves: `async with` it.
 
         It stands in a lifespan of yours, or is one: `FastAPI(lifespan=app.lifespan())`. Entering it
@@ -529,7 +531,7 @@ def _checked_transports(transports: Mapping[str, Transport]) -> dict[str, Transp
 
 
 def _one_of(
-    url: str | URL | None, engine: "Engine | AsyncEngine | None", store: Store | None
+    url: str | URL | None, engine: Engine | AsyncEngine | None, store: Store | None
 ) -> Database:
     """Return where the database is. Raises ConfigurationError if an engine is not all that says."""
     if engine is None:
