@@ -158,8 +158,8 @@ headers:
 
 %/.bench: pyproject.toml | %/bin/python
 	$*/$(INSTALL) --upgrade 'pip>=25.1'
-	$*/$(INSTALL) -e '.[postgresql,mysql,rabbitmq,webhooks,sqs]' --group bench
-	@touch $@ $*/.core $*/.postgresql $*/.mysql
+	$*/$(INSTALL) -e '.[postgresql,mysql,rabbitmq,webhooks,sqs,web,otel,prometheus]' --group bench
+	@touch $@ $*/.core $*/.postgresql $*/.mysql $*/.web
 
 # The oldest Python is tested with the lowest versions that pyproject.toml allows.
 %/.dev: pyproject.toml conformance/pyproject.toml | %/bin/python headers

@@ -13,6 +13,7 @@ import shutil
 import socket
 import sys
 from collections import Counter
+from importlib.util import find_spec
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -104,6 +105,8 @@ def main(arguments: list[str]) -> int:
     program = shutil.which("prometheus")
     if program is None:
         sys.exit("There is no Prometheus here: apt-get install prometheus")
+    if find_spec("prometheus_client") is None:  # without it workers end, and all would wait
+        sys.exit("Metrics need prometheus-client: pip install 'mutirao[prometheus]'")
     with (
         TemporaryDirectory(prefix="mutirao-observed-") as home,
         opened("observed", Path(__file__).parent, arguments) as house,

@@ -3,16 +3,18 @@
 Creating one reads no environment variable and opens no connection; the first use does.
 """
 
+from __future__ import annotations
+
 import asyncio
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Unpack
 from weakref import WeakSet
 
 from sqlalchemy import URL, Engine
 
-from mutirao.client.broker_publishing import alone, check_task, checked_transports
 from mutirao.client.consuming import Consuming
 from mutirao.client.events import Listening
 from mutirao.client.graphs import Graphs
@@ -21,18 +23,13 @@ from mutirao.client.jobs import JobAdmin
 from mutirao.client.limits import Limits
 from mutirao.client.portal import Portal, blocking
 from mutirao.client.results import Endings
-from mutirao.client.schedules import Schedules
-from mutirao.client.subscriptions import Subscriptions
 from mutirao.client.waking import Waking
 from mutirao.errors import ConfigurationError, MissingDriver
-from mutirao.model.brokers.foreign import Decode
-from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import MAX_PAYLOAD
 from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.notifiers.hub_access import HubAccess
 from mutirao.ports import Notifier, Store, Transport
-from mutirao.ports.brokers import close_transports
-from mutirao.ports.measurements import Measurements
+from mutirao.ports.brokers import alone, close_transports
 from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.engines import Database, Engines
@@ -48,7 +45,6 @@ from mutirao.tasks.around.middleware import (
     EnqueueMiddleware,
 )
 from mutirao.tasks.around.registration import HookRegistry
-from mutirao.tasks.blueprint import Tasks
 from mutirao.tasks.defaults import Defaults
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.registration import TopicRegistry
@@ -62,8 +58,17 @@ if TYPE_CHECKING:
     from mutirao.client.endpoints import Endpoints
     from mutirao.client.hosts import Hosts
     from mutirao.client.reading import Reading
+    from mutirao.client.schedules import Schedules
+    from mutirao.client.subscriptions import Subscriptions
     from mutirao.engine.settings import WorkerTerms
     from mutirao.engine.workers.lifespan import Lifespan
+    from mutirao.model.brokers.foreign import Decode
+    from mutirao.model.findings import Finding
+    from mutirao.model.schedules.schedule import Terms
+    from mutirao.ports.measurements import Measurements
+    from mutirao.tasks.blueprint import Tasks
+    from mutirao.tasks.schedule_declarations import Declaring
+    from mutirao.tasks.topics.topics import Topic
     from mutirao.web.access import Decide
     from mutirao.web.site import Site
 
@@ -113,7 +118,7 @@ class Mutirao(
         self,
         url: str | URL | None = None,
         *,
-        engine: "Engine | AsyncEngine | None" = None,
+        engine: Engine | AsyncEngine | None = None,
         schema: str | None = None,
         hub: str | None = None,
         max_payload: int = MAX_PAYLOAD,
@@ -136,7 +141,7 @@ class Mutirao(
         else:
             self._keep_in(store, notifier)
         self.url = url or DEFAULT_URL if engine is None else engine.url
-        self.transports = checked_transports(transports)
+        self.transports = {} if transports is None else _checked_transports(transports)
         self.decoders: dict[str, Decode] = {}
         self._max_payload = max_payload
         self._tasks: dict[str, Task[..., Any]] = {}
@@ -151,10 +156,6 @@ class Mutirao(
         self._tenants: Tenants | None = None
         self._signers: dict[str, Callable[..., Any]] = {}
         self._measured_by: list[Measurements] = []
-        self.schedules = Schedules(self, self.task, self._portal, max_payload)
-        self.schedule = self.schedules.declare
-        self.subscriptions = Subscriptions(self, self._portal, max_payload)
-        self.replay, self.areplay = self.subscriptions.replay, self.subscriptions.areplay
         self.limits = Limits(self, lambda: tuple(self._tasks.values()), self._portal)
         self.limit = self.limits.declare
         self.pause, self.apause = self.limits.pause, self.limits.apause
@@ -176,6 +177,8 @@ class Mutirao(
             InvalidTask, InvalidSchedule, InvalidLimit: a name is taken here, or a task cannot work
                 with the factories of this application.
         """
+        from mutirao.tasks.blueprint import Tasks
+
         if not isinstance(tasks, Tasks):
             raise ConfigurationError(f"the tasks to include are {tasks!r}; give a Tasks()")
         before = (self.marked(), self.schedules.in_code.marked(), self.limits.marked())
@@ -189,28 +192,84 @@ class Mutirao(
     # What few programs use, and whose code is loaded when they do
 
     @cached_property
-    def endpoints(self) -> "Endpoints":
+    def schedules(self) -> Schedules:
+        """The schedules in the database."""
+        from mutirao.client.schedules import Schedules
+
+        return Schedules(self, self.task, self._portal, self._max_payload)
+
+    def schedule(
+        self,
+        cron: str | None = None,
+        /,
+        *,
+        name: str | None = None,
+        args: Mapping[str, Any] | None = None,
+        **terms: Unpack[Terms],
+    ) -> Declaring:
+        """Schedule a task in code: `@app.schedule("30 3 * * *", timezone="Europe/Berlin")`.
+
+        Write it above `@app.task`, or alone, which also registers the function as a task. When a
+        worker with this code starts, it checks the arguments and writes the schedule to the
+        database.
+
+        Parameters:
+            cron: five fields (or six, seconds first), in local time; or `every` instead.
+            name: the schedule's name; the task's name unless given.
+            args: the arguments of each call, by name.
+            terms: the fields of `Terms`: every, timezone, catch_up, overlap, jitter, until, …
+
+        Raises:
+            InvalidSchedule: it has no timing, contradicts itself, or the name is taken.
+        """
+        return self.schedules.in_code.declare(cron, name=name, args=args, **terms)
+
+    @cached_property
+    def subscriptions(self) -> Subscriptions:
+        """The subscriptions in the database: which programs receive what is published."""
+        from mutirao.client.subscriptions import Subscriptions
+
+        return Subscriptions(self, self._portal, self._max_payload)
+
+    async def areplay(
+        self,
+        id: str,
+        topic: str | Topic[Any] | None = None,
+        *,
+        since: datetime,
+        until: datetime | None = None,
+        missing: bool = False,
+    ) -> int:
+        """Deliver to a subscription again what was published: `subscriptions.areplay`."""
+        return await self.subscriptions.areplay(
+            id, topic, since=since, until=until, missing=missing
+        )
+
+    replay = blocking(areplay)
+
+    @cached_property
+    def endpoints(self) -> Endpoints:
         """Where webhooks go."""
         from mutirao.client.endpoints import Endpoints
 
         return Endpoints(self, self._portal)
 
     @cached_property
-    def hosts(self) -> "Hosts":
+    def hosts(self) -> Hosts:
         """The servers of a federation that are delivered to."""
         from mutirao.client.hosts import Hosts
 
         return Hosts(self, self._portal)
 
     @cached_property
-    def actions(self) -> "Actions":
+    def actions(self) -> Actions:
         """What is done to all jobs of a filter, with an audit."""
         from mutirao.client.bulk.actions import Actions
 
         return Actions(self, self._portal)
 
     @cached_property
-    def reading(self) -> "Reading":
+    def reading(self) -> Reading:
         """What pages ask: lists by a filter, figures, why a job does not run."""
         from mutirao.client.reading import Reading
 
@@ -238,7 +297,7 @@ class Mutirao(
         self._keep_in_sql(made)
         self.url, self._databases = url, None
 
-    def elsewhere(self, url: str | URL) -> "Mutirao":
+    def elsewhere(self, url: str | URL) -> Mutirao:
         """Return this application with its jobs in another database.
 
         Tasks, hooks and brokers are the same; what is managed by `schedules`, `limits` and the
@@ -307,6 +366,7 @@ class Mutirao(
     async def aexamine(self) -> list[Finding]:
         """Examine tasks, the database, its jobs, workers and hub; return all findings."""
         from mutirao.client.transports import examine_transports
+        from mutirao.model.findings import Finding, Level
         from mutirao.sql.statements.doctor import examine
 
         refused = [
@@ -361,8 +421,8 @@ class Mutirao(
     # The dashboard
 
     def web(
-        self, *, access: "Decide", origins: Sequence[str] = (), redact: Sequence[str] = ()
-    ) -> "Site":
+        self, *, access: Decide, origins: Sequence[str] = (), redact: Sequence[str] = ()
+    ) -> Site:
         """Return the dashboard as an ASGI application, to be mounted: `Mount("/jobs", app.web(…))`.
 
         Opens nothing before its first request. It has two connections of its own to the database,
@@ -392,7 +452,7 @@ class Mutirao(
 
     # Beginning and closing
 
-    def lifespan(self, worker: bool = False, **settings: "Unpack[WorkerTerms]") -> "Lifespan":
+    def lifespan(self, worker: bool = False, **settings: Unpack[WorkerTerms]) -> Lifespan:
         """Return what a web application holds while its server serves: `async with` it.
 
         It stands in a lifespan of yours, or is one: `FastAPI(lifespan=app.lifespan())`. Entering it
@@ -453,6 +513,8 @@ class Mutirao(
 
     def _check_conflicts(self, task: Task[..., Any]) -> None:
         if alone(self.transports, task.options.queue) is not None:
+            from mutirao.client.broker_publishing import check_task
+
             check_task(task)
         if task.options.limits:
             self.limits.check(task)
@@ -462,8 +524,14 @@ class Mutirao(
         return self._sql_store.engines
 
 
+def _checked_transports(transports: Mapping[str, Transport]) -> dict[str, Transport]:
+    from mutirao.client.broker_publishing import checked_transports
+
+    return checked_transports(transports)
+
+
 def _one_of(
-    url: str | URL | None, engine: "Engine | AsyncEngine | None", store: Store | None
+    url: str | URL | None, engine: Engine | AsyncEngine | None, store: Store | None
 ) -> Database:
     """Return where the database is. Raises ConfigurationError if an engine is not all that says."""
     if engine is None:

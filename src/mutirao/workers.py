@@ -16,19 +16,11 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, cast, overload
 
 from sqlalchemy import URL
 
-from mutirao.client.kept_schedules import keeper, kept_schedules
-from mutirao.client.limits import Limits
-from mutirao.client.schedules import Schedules
 from mutirao.errors import ConfigurationError
-from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Home, Job, NewJob
-from mutirao.model.limits.limits import Rule
-from mutirao.model.schedules.schedule import Schedule
-from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 from mutirao.model.webhooks.webhook_names import PROBE_TASK, WEBHOOK_TASK
 from mutirao.ports import Notifier, Store, Transport
 from mutirao.ports.announcements import Announces
-from mutirao.ports.measurements import Measurements
 from mutirao.sql.connections.budget import Budget
 from mutirao.sql.connections.listed import named
 from mutirao.sql.connections.tenants import Tenants
@@ -38,11 +30,12 @@ from mutirao.sql.store.jobs import SqlStore
 from mutirao.tasks.around.middleware import AttemptMiddleware
 from mutirao.tasks.options import Duration, length_of_time
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics.topics import TopicApp
 
 if TYPE_CHECKING:
     from dataclasses import Field
 
+    from mutirao.client.limits import Limits
+    from mutirao.client.schedules import Schedules
     from mutirao.engine.brokers.carried import CarriedQueues
     from mutirao.engine.measuring import Listeners
     from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
@@ -51,6 +44,12 @@ if TYPE_CHECKING:
     from mutirao.engine.workers.embedded import EmbeddedWorker
     from mutirao.engine.workers.lifecycle import Service
     from mutirao.engine.workers.shared import Shared
+    from mutirao.model.brokers.foreign import Decode
+    from mutirao.model.limits.limits import Rule
+    from mutirao.model.schedules.schedule import Schedule
+    from mutirao.model.webhooks.webhook_attempts import WebhookSettings
+    from mutirao.ports.measurements import Measurements
+    from mutirao.tasks.registry import TopicApp
     from mutirao.webhooks.deliveries import Deliveries
 
 Provider = TypeVar("Provider", bound=Callable[..., Any])
@@ -67,7 +66,6 @@ class Workers:
     store: Store
     transports: Mapping[str, Transport]
     decoders: Mapping[str, Decode]
-    schedules: Schedules
     limits: Limits
     _notifier: Notifier | None
     _tasks: Mapping[str, Task[..., Any]]
@@ -76,6 +74,11 @@ class Workers:
     _tenants: Tenants | None
     _signers: dict[str, Callable[..., Any]]
     _measured_by: list[Measurements]
+
+    @property
+    def schedules(self) -> Schedules:
+        """The schedules in the database."""
+        raise NotImplementedError
 
     def databases(self, provider: Provider) -> Provider:
         """Register a function that lists the databases which a worker serves, instead of one.
@@ -329,6 +332,7 @@ class Workers:
         shared: Shared | None,
         listeners: Listeners | None,
     ) -> BrokerWorker:
+        from mutirao.client.kept_schedules import kept_schedules
         from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker
         from mutirao.engine.workers.code import Code
 
@@ -414,7 +418,7 @@ class Workers:
                         f"{tasks[name]!r} is called like a task that delivers webhooks; call it"
                         " otherwise"
                     )
-            tasks = {**sending.tasks(cast(TopicApp, self)), **tasks}
+            tasks = {**sending.tasks(cast("TopicApp", self)), **tasks}
             limits = partial(_both, limits, sending.limits)
         around, its = self._around_attempt, version("mutirao")
         code = Code(tasks, around, self._schedules_in_sql, limits, its, listeners)
@@ -424,6 +428,10 @@ class Workers:
 
     def _schedules_in_sql(self) -> tuple[Schedule, ...]:
         declared = self.schedules.declared()
+        if not self.transports:
+            return tuple(declared)
+        from mutirao.client.kept_schedules import keeper
+
         return tuple(each for each in declared if keeper(each, self.transports) is None)
 
     def _sending(

@@ -21,8 +21,8 @@ from mutirao.model.limits.limits import (
     next_look,
     pace_of,
     pause_of,
-    value_of,
 )
+from mutirao.model.limits.whose import value_of
 from mutirao.model.webhooks.endpoints import Endpoint, limit_name
 
 A, B = CounterName("a", ""), CounterName("b", "x")

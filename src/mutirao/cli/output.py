@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Column, Table
 from rich.text import Text
 
-from mutirao.model.brokers.message import MessageId
+from mutirao.model.brokers.message_id import MessageId
 from mutirao.model.display import one_line as one_line_of
 from mutirao.model.limits.limits import LimitRecord
 from mutirao.model.schedules.schedule import ScheduleRecord

@@ -19,7 +19,7 @@ from mutirao.errors import (
 from mutirao.model.brokers.message import Message, MessageId
 from mutirao.model.jobs.job import NewJob
 from mutirao.ports import Transport
-from mutirao.ports.brokers import grouped
+from mutirao.ports.brokers import alone, grouped
 from mutirao.ports.events import event_transport, published
 from mutirao.tasks.job_messages import message_of, new_id
 from mutirao.tasks.task import Task
@@ -68,12 +68,6 @@ def checked_transports(transports: Mapping[str, Transport] | None) -> dict[str, 
                 " it to @app.consumer, or leave out its queue="
             )
     return dict(transports)
-
-
-def alone(transports: Mapping[str, Transport], queue: str) -> Transport | None:
-    """Return the transport of a queue that is by broker alone; None if the job is in a store."""
-    transport = transports.get(queue)
-    return transport if transport is not None and transport.mode == "alone" else None
 
 
 def check_task(task: Task[..., Any]) -> None:

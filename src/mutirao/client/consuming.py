@@ -1,15 +1,17 @@
 """The consumers of an application: handlers of what other programs publish."""
 
 from collections.abc import Callable
-from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.brokers.foreign import Decode
 from mutirao.model.jobs.job import Job
 from mutirao.ports import Transport
 from mutirao.tasks.options import TaskTerms
 from mutirao.tasks.registry import TaskRegistry
 from mutirao.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.foreign import Decode
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -31,10 +33,10 @@ class Consuming(TaskRegistry, Protocol):
     """The part of an application that registers consumers."""
 
     transports: dict[str, Transport]
-    decoders: dict[str, Decode]
+    decoders: "dict[str, Decode]"
 
     def consumer(
-        self, transport: Transport, /, *, decode: Decode, **options: Unpack[TaskTerms]
+        self, transport: Transport, /, *, decode: "Decode", **options: Unpack[TaskTerms]
     ) -> Decorator:
         """Register a function that consumes a queue of other programs.
 

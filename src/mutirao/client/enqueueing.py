@@ -3,20 +3,12 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Protocol
 
-from mutirao.client.broker_publishing import (
-    NO_RESULTS,
-    alone,
-    in_parts,
-    one_way,
-    publish,
-    publish_one,
-    refuse_conn,
-)
 from mutirao.client.portal import Portal
-from mutirao.model.brokers.message import MessageId
+from mutirao.model.brokers.message_id import MessageId
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.keys.uniqueness import Placed
 from mutirao.ports import Store, Transport
+from mutirao.ports.brokers import alone
 from mutirao.tasks.around.middleware import (
     Enqueueing,
     EnqueueManyMiddleware,
@@ -118,6 +110,8 @@ class Enqueuing(Results, Protocol):
     def _write_one(self, job: NewJob, conn: object | None) -> int:
         """Write a job into the store, or publish it if its queue is by broker alone."""
         if self.transports and (transport := alone(self.transports, job.queue)) is not None:
+            from mutirao.client.broker_publishing import publish_one, refuse_conn
+
             refuse_conn(job, conn)
             if (id := self._portal.call(publish_one, job, transport)) is not None:
                 return id
@@ -126,6 +120,8 @@ class Enqueuing(Results, Protocol):
 
     async def _awrite_one(self, job: NewJob, conn: object | None) -> int:
         if self.transports and (transport := alone(self.transports, job.queue)) is not None:
+            from mutirao.client.broker_publishing import publish_one, refuse_conn
+
             refuse_conn(job, conn)
             if (id := await publish_one(job, transport)) is not None:
                 return id
@@ -136,6 +132,8 @@ class Enqueuing(Results, Protocol):
         """Write jobs into the store, or publish them if their queues are by broker alone."""
         if not self.transports:
             return self.store.enqueue(jobs, conn)
+        from mutirao.client.broker_publishing import in_parts, one_way, publish
+
         is_alone, jobs = one_way(jobs, self.transports, conn)
         if not is_alone:
             return self.store.enqueue(jobs, conn)
@@ -150,6 +148,8 @@ class Enqueuing(Results, Protocol):
     async def _awrite(self, jobs: Iterable[NewJob], conn: object | None) -> list[int]:
         if not self.transports:
             return await self.store.aenqueue(jobs, conn)
+        from mutirao.client.broker_publishing import in_parts, one_way, publish
+
         is_alone, jobs = one_way(jobs, self.transports, conn)
         if not is_alone:
             return await self.store.aenqueue(jobs, conn)
@@ -174,6 +174,8 @@ class Enqueuing(Results, Protocol):
         how = id.how if isinstance(id, Placed) else "inserted"
         results: Results = self
         if isinstance(id, MessageId):
+            from mutirao.client.broker_publishing import NO_RESULTS
+
             results = NO_RESULTS
         else:
             id = int(id)

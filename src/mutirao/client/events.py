@@ -1,16 +1,20 @@
 """Life-cycle events as an application listens to them: an asynchronous iterator."""
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from mutirao.errors import ConfigurationError, TransportError
-from mutirao.model.jobs.events import EventKey, EventKind, JobEvent, filters_of
 from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import EventFeed, TellsEvents, event_transport
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.events import EventKey, EventKind, JobEvent
 
 MOST_WAITING = 10_000  # events that wait to be read, unless chosen otherwise
 FIRST_WAIT, LONGEST_WAIT = 0.5, 30.0  # seconds between tries while a broker is away
@@ -76,6 +80,8 @@ class Listening:
             TransportUnavailable: a broker is away.
             TransportMismatch: the broker lacks what `mutirao transports declare` makes.
         """
+        from mutirao.model.jobs.events import EventKind, filters_of
+
         _check(most, kinds=kinds, tasks=tasks, queues=queues)
         try:
             wanted = None if kinds is None else [EventKind(each) for each in kinds]
@@ -113,7 +119,7 @@ class _Listener:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _listen(self, begun: "asyncio.Future[None]") -> None:
+    async def _listen(self, begun: asyncio.Future[None]) -> None:
         wait = FIRST_WAIT
         while True:
             try:

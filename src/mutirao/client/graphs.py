@@ -3,11 +3,13 @@
 Each operation has an asynchronous and a synchronous face.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, overload
 
 import msgspec
 
@@ -15,19 +17,14 @@ from mutirao.client.enqueueing import Enqueuing
 from mutirao.client.portal import Portal
 from mutirao.errors import InvalidGraph, JobCancelled, JobDied, JobFailed, ResultMissing, WrongState
 from mutirao.model.graphs.graph import Chain, Graph, Group, OnDead, Step, as_part
-from mutirao.model.graphs.graph_plan import Plan, plan
 from mutirao.model.jobs.job import JobState, NewJob
-from mutirao.model.jobs.records import (
-    Ending,
-    GraphRecord,
-    GraphState,
-    JobFilter,
-    checked_id,
-    checked_limit,
-)
 from mutirao.tasks.around.middleware import Enqueueing, around_enqueue_many
 from mutirao.tasks.handle import NOT_GIVEN, Handle, given
 from mutirao.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mutirao.model.graphs.graph_plan import Plan
+    from mutirao.model.jobs.records import Ending, GraphRecord, GraphState
 
 R = TypeVar("R")
 V = TypeVar("V")
@@ -125,6 +122,8 @@ class Graphs(Enqueuing, Protocol):
 
     async def agraph(self, id: int) -> GraphRecord:
         """Return a graph with its steps; raise UnknownGraph if there is none with this id."""
+        from mutirao.model.jobs.records import checked_id
+
         return await self.store.graph(checked_id(id))
 
     async def agraphs(
@@ -135,6 +134,8 @@ class Graphs(Enqueuing, Protocol):
         Raises:
             InvalidFilter: `limit` is not a number of records.
         """
+        from mutirao.model.jobs.records import GraphState, checked_limit
+
         chosen = None if state is None else GraphState(state)
         return await self.store.graphs(chosen, checked_limit(limit))
 
@@ -147,6 +148,8 @@ class Graphs(Enqueuing, Protocol):
         Raises:
             UnknownGraph: no graph has that id.
         """
+        from mutirao.model.jobs.records import JobFilter, checked_id
+
         await self.store.graph(checked_id(id))
         return await self.store.cancel(JobFilter(graph=id, limit=None))
 
@@ -178,6 +181,8 @@ class Graphs(Enqueuing, Protocol):
             UnknownJob: the job was not committed (yet), or was pruned.
             WrongState: the job is of another task than `of`.
         """
+        from mutirao.model.jobs.records import checked_id
+
         ending = await self._endings.wait(checked_id(id), timeout)
         if of is not None and of.name != ending.task:
             raise WrongState(f"job {id} is of task {ending.task}, and not of {of.name}")
@@ -251,6 +256,8 @@ class Graphs(Enqueuing, Protocol):
 def _plan(
     given: Graph | Chain | Group | Step, name: str | None, on_dead: OnDead | str | None
 ) -> Plan:
+    from mutirao.model.graphs.graph_plan import plan
+
     if not isinstance(given, Graph):
         graph = Graph(name, on_dead=on_dead or OnDead.STOP)
         graph.add(as_part(given))

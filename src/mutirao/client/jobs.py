@@ -3,26 +3,29 @@
 Each operation has an asynchronous and a synchronous face.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidFilter, InvalidTask, NothingToRedrive
 from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState, OutcomeKind
-from mutirao.model.jobs.records import (
-    JobFilter,
-    JobRecord,
-    QueueCount,
-    Which,
-    WorkerRecord,
-    checked_id,
-)
 from mutirao.ports import Store
 from mutirao.tasks.options import ChangeTerms, change_of, refuse_unknown
 from mutirao.tasks.signatures.conversion import UNFIT, to_json
 from mutirao.tasks.task import Task
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.records import (
+        JobFilter,
+        JobRecord,
+        QueueCount,
+        Which,
+        WorkerRecord,
+    )
 
 MAX_REASONS_LISTED = 10  # of jobs that cannot be enqueued again
 
@@ -39,6 +42,8 @@ class JobAdmin:
         Raises:
             UnknownJob: there is no job with this id.
         """
+        from mutirao.model.jobs.records import checked_id
+
         return await self.store.job(checked_id(id))
 
     job = blocking(ajob)
@@ -147,7 +152,7 @@ class JobAdmin:
         chosen = _which(job_ids, which)
         again = await self.store.redrive(chosen)
         if chosen.ids and not again:
-            found = await self.store.jobs(JobFilter(ids=chosen.ids, limit=None))
+            found = await self.store.jobs(_filter(chosen.ids, {"limit": None}))
             raise NothingToRedrive(_reasons(chosen.ids, {job.id: job for job in found}))
         return again
 
@@ -189,6 +194,8 @@ class JobAdmin:
                 f"task {task.name!r} keeps no fingerprints of its jobs; register it with"
                 " @app.task(findable=True). Jobs enqueued from then on are found"
             )
+        from mutirao.model.jobs.records import JobFilter
+
         fingerprint = task.signature.fingerprint(task.signature.encode((), arguments))
         found: dict[JobState, list[JobRecord]] = {}
         for job in await self.store.jobs(JobFilter(task=task.name, fingerprint=fingerprint)):
@@ -218,6 +225,8 @@ def _reasons(ids: tuple[int, ...], found: dict[int, JobRecord]) -> str:
 
 
 def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
+    from mutirao.model.jobs.records import JobFilter, Which
+
     refuse_unknown("a filter of jobs", which, Which)
     given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
     if (text := given.pop("filter", None)) is not None:

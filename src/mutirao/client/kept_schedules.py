@@ -6,11 +6,11 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import NamedTuple, TypeGuard
 
-from mutirao.client.broker_publishing import alone, to_message
+from mutirao.client.broker_publishing import to_message
 from mutirao.model.schedules.schedule import Schedule
 from mutirao.model.schedules.token import Token, check_kept
 from mutirao.ports import Transport
-from mutirao.ports.brokers import by_transport, grouped
+from mutirao.ports.brokers import alone, by_transport, grouped
 from mutirao.ports.tokens import KeepsSchedules
 
 

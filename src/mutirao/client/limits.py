@@ -12,15 +12,14 @@ from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidLimit, UnknownLimit
 from mutirao.model.limits.limits import (
     MAX_LIMIT_NAME,
-    MAX_VALUE,
     Limit,
     LimitOrigin,
     LimitRecord,
     Rule,
-    Whose,
     check_name,
     pause_of,
 )
+from mutirao.model.limits.whose import MAX_VALUE, Whose
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
 

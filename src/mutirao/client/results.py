@@ -4,16 +4,21 @@ With a notifier, an end is notified, and also checked every few seconds because 
 be lost. Without one, it is polled, less and less often.
 """
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import Callable
 from contextlib import suppress
+from typing import TYPE_CHECKING
 from weakref import WeakKeyDictionary
 
 from mutirao.aio import Backoff, end_tasks, wait_for
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
 from mutirao.log import log
-from mutirao.model.jobs.records import Ending
 from mutirao.ports import Notifier, Store
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.records import Ending
 
 CHECK_EVERY = 5.0  # seconds between checks if ends are notified
 MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL = 0.01, 1.0  # seconds between checks otherwise

@@ -72,7 +72,6 @@ class Schedules:
         self._app, self._portal = app, portal
         self._max_payload = max_payload
         self.in_code = Declarations(register)
-        self.declare = self.in_code.declare
 
     # In code
 

@@ -12,12 +12,12 @@ from contextlib import aclosing, suppress
 from typing import TYPE_CHECKING
 
 from mutirao.errors import StoreUnavailable
-from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.lanes import Wake
 
 if TYPE_CHECKING:
     from mutirao.hub.address import Address
     from mutirao.hub.protocol import Serves
+    from mutirao.model.findings import Finding
     from mutirao.notifiers.hub import HubNotifier
     from mutirao.notifiers.hub_client import HubClient
 
@@ -89,6 +89,7 @@ class HubAccess:
         if self.address is None:
             return []
         from mutirao.hub.protocol import Serves
+        from mutirao.model.findings import Finding, Level
         from mutirao.notifiers.hub import HubNotifier
 
         notifier = HubNotifier(self.address, self.database, Serves(idle=False))

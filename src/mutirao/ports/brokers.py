@@ -27,6 +27,12 @@ def by_transport(transports: Mapping[str, Transport]) -> list[tuple[Transport, l
     return grouped(transports, transports.__getitem__)
 
 
+def alone(transports: Mapping[str, Transport], queue: str) -> Transport | None:
+    """Return the transport of a queue that is by broker alone; None if the job is in a store."""
+    transport = transports.get(queue)
+    return transport if transport is not None and transport.mode == "alone" else None
+
+
 async def close_transports(transports: Mapping[str, Transport]) -> None:
     """Close the connections of the running event loop."""
     for transport, _ in by_transport(transports):

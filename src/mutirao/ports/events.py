@@ -4,6 +4,8 @@ Events are for people who watch. None is confirmed or kept, and none slows the w
 no room for is dropped, counted, and reported.
 """
 
+from __future__ import annotations
+
 import asyncio
 import logging
 from collections.abc import Sequence
@@ -11,12 +13,14 @@ from contextlib import AbstractAsyncContextManager
 from datetime import UTC, datetime
 from math import inf
 from time import monotonic
-from typing import NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 from mutirao.errors import TransportError
-from mutirao.model.jobs.events import EventKey, EventKind, JobEvent
 from mutirao.ports.arrivals import Arrivals
 from mutirao.ports.transport import Transport
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.events import EventKey, JobEvent
 
 SAY_EVERY = 60.0  # seconds between lines about what was dropped
 MAX_KEYS = 10_000  # of events whose numbers are remembered
@@ -66,7 +70,7 @@ class EventFeed:
 
     def __init__(self, most: int) -> None:
         self.drops = Drops("before they were read")
-        self._most, self._come = most, Arrivals[JobEvent]()
+        self._most, self._come = most, Arrivals["JobEvent"]()
         self._next: dict[tuple[str, EventKey], int] = {}
 
     def put(self, publisher: str, first: int, events: Sequence[JobEvent]) -> None:
@@ -124,7 +128,7 @@ class TellsEvents(Transport, Protocol):
 
     def listen(
         self, filters: Sequence[EventKey], feed: EventFeed
-    ) -> AbstractAsyncContextManager["asyncio.Future[TransportError]"]:
+    ) -> AbstractAsyncContextManager[asyncio.Future[TransportError]]:
         """Have what fits one of the filters come into a feed, until the block is left.
 
         What is published once the block is entered comes at most once, those of one publisher and
@@ -139,6 +143,8 @@ class TellsEvents(Transport, Protocol):
 
 def published(task: str, queue: str, job: str) -> JobEvent:
     """Return the event that the broker of its queue has confirmed a job."""
+    from mutirao.model.jobs.events import EventKind, JobEvent
+
     now = datetime.now(UTC)
     return JobEvent(kind=EventKind.PUBLISHED, task=task, queue=queue, job=job, at=now)
 

@@ -12,12 +12,18 @@ from math import inf
 from typing import TYPE_CHECKING, Protocol
 
 from mutirao.errors import TransportDenied, TransportError, TransportUnavailable
-from mutirao.model.brokers.message import Delivery
 
 if TYPE_CHECKING:
-    from mutirao.model.brokers.message import DeadMessage, Difference, Message, Mode, Settling
+    from mutirao.model.brokers.message import (
+        DeadMessage,
+        Delivery,
+        Difference,
+        Message,
+        Mode,
+        Settling,
+    )
 
-OnLost = Callable[[Sequence[Delivery]], None]
+OnLost = Callable[[Sequence["Delivery"]], None]
 
 
 class Consumer(Protocol):

@@ -1,18 +1,20 @@
 """`app.topic` and `@app.subscriber`, of applications and blueprints."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from difflib import get_close_matches
-from typing import Any, Protocol, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, overload
 
 from mutirao.errors import InvalidTask, UnknownTopic
-from mutirao.model.topics.subscriptions import Subscription
-from mutirao.model.topics.topics import check_topic, task_of
 from mutirao.tasks.options import TaskTerms
-from mutirao.tasks.registry import TaskRegistry
+from mutirao.tasks.registry import TaskRegistry, TopicApp
 from mutirao.tasks.task import Task
-from mutirao.tasks.topics.subscribers import Subscriber, Subscribing
-from mutirao.tasks.topics.subscription_options import SubscriberTerms, options_of
-from mutirao.tasks.topics.topics import Topic, TopicApp
+
+if TYPE_CHECKING:
+    from mutirao.model.topics.subscriptions import Subscription
+    from mutirao.tasks.topics.subscribers import Subscribing
+    from mutirao.tasks.topics.subscription_options import SubscriberTerms
+    from mutirao.tasks.topics.topics import Topic
 
 T = TypeVar("T")
 
@@ -39,6 +41,10 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
+        from mutirao.model.topics.topics import check_topic
+        from mutirao.tasks.topics.subscription_options import options_of
+        from mutirao.tasks.topics.topics import Topic
+
         made: Topic[Any] = Topic(self, check_topic(name), kind, options_of(options))
         self.register(made)
         return made
@@ -78,13 +84,21 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
                 f"@app.subscriber was given {id!r} in place of an id; write"
                 ' @app.subscriber("reindex", topic=…)'
             )
+        from mutirao.model.topics.topics import task_of
+        from mutirao.tasks.topics.subscribers import Subscribing
+        from mutirao.tasks.topics.topics import Topic
+
         known = self.tasks.get(task_of(topic)) if isinstance(topic, str) else None
         return Subscribing(self, id, known if isinstance(known, Topic) else topic, options)
 
     def topic_named(self, name: str) -> Topic[Any]:
         """Return a registered topic; raise UnknownTopic, with those of like names, otherwise."""
+        from mutirao.tasks.topics.topics import Topic
+
         known = {each.topic: each for each in self.tasks.values() if isinstance(each, Topic)}
         if name not in known:
+            from difflib import get_close_matches
+
             like = ", ".join(get_close_matches(name, known))
             there = f"do you mean {like}?" if like else f"there are: {', '.join(known) or 'none'}"
             raise UnknownTopic(f"no topic {name!r} is registered here; {there}")
@@ -93,5 +107,7 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
 
 def subscriptions_of(tasks: Mapping[str, Task[..., Any]]) -> list[Subscription]:
     """Return the subscriptions of those of these tasks that are subscribers."""
+    from mutirao.tasks.topics.subscribers import Subscriber
+
     found = (task.subscription for task in tasks.values() if isinstance(task, Subscriber))
     return [each for each in found if each is not None]

@@ -1,11 +1,12 @@
 """The tasks of an application by name, and `@app.task`, which registers them."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from mutirao.errors import InvalidTask, UnknownTask
-from mutirao.model.jobs.job import Job
+from mutirao.model.jobs.job import Job, NewJob
+from mutirao.tasks.handle import NOT_GIVEN
 from mutirao.tasks.options import TaskOptions, TaskTerms
 from mutirao.tasks.task import Task, TaskApp, check_each
 from mutirao.tasks.validation import check_job, check_unique
@@ -33,6 +34,18 @@ class _Decorator:
     def over(self, function: Callable[..., Any] | None) -> "Task[..., Any] | _Decorator":
         """Decorate a function; return the decorator itself if there is none yet."""
         return self if function is None else self(function)
+
+
+class TopicApp(TaskApp, Protocol):
+    """The application, as topics see it."""
+
+    def enqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
+        """Write many jobs, all or none; return their ids in order."""
+        ...
+
+    async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
+        """Write many jobs from a coroutine, all or none; return their ids in order."""
+        ...
 
 
 class TaskRegistry(TaskApp, Protocol):

@@ -11,18 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from math import inf
-from typing import Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack
 
 from mutirao.errors import InvalidArguments, InvalidTask
 from mutirao.model.graphs.graph import Reference
 from mutirao.model.jobs.expiry import ending_at
 from mutirao.model.jobs.graph_flags import KEEPS_RESULT, flags_of
 from mutirao.model.jobs.job import Keep, NewJob
-from mutirao.model.jobs.records import DeadJob
 from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
-from mutirao.model.limits.limits import Whose
+from mutirao.model.limits.whose import Whose
 from mutirao.tasks.around.hooks import Hooks, Inside
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import NOT_GIVEN, Handle, given, kept_result
@@ -30,6 +29,9 @@ from mutirao.tasks.options import CallTerms, TaskOptions, template_of
 from mutirao.tasks.other_libraries import OtherWords
 from mutirao.tasks.probing import Probed
 from mutirao.tasks.signatures.signature import Signature
+
+if TYPE_CHECKING:
+    from mutirao.model.jobs.records import DeadJob
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -188,6 +190,8 @@ class Task(Probed, OtherWords, Generic[P, R]):
             findable=False, keep_result=None, limits=(), fair_by=None, stall_timeout=None,
             expires=None,
         )  # fmt: skip
+        from mutirao.model.jobs.records import DeadJob
+
         name = f"{self.name}.on_dead"
         task: Task[..., Any] = Task(self._app, handler, name, options, unannotated=DeadJob)
         self._app.register(task)
@@ -265,6 +269,10 @@ class Task(Probed, OtherWords, Generic[P, R]):
         """Raise InvalidTask if this task's jobs, or the job of its `on_dead`, could not run."""
         self.check_signature()
         _ = self.inside
+        if self.dead_handler is None:
+            return
+        from mutirao.model.jobs.records import DeadJob
+
         try:
             self.announce_death(DeadJob(0, self.name, self.options.queue, {}, 1, None, None))
         except InvalidArguments as unfit:
@@ -273,7 +281,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
                 f" if it wants one): {unfit}"
             ) from unfit
 
-    def announce_death(self, dead: DeadJob) -> NewJob | None:
+    def announce_death(self, dead: "DeadJob") -> NewJob | None:
         """Return the job for the `on_dead` handler, or None if there is no handler."""
         if self.dead_handler is None:
             return None

@@ -183,13 +183,16 @@ class OpenTelemetry:
     def around_attempt(self, job: Job) -> AttemptSteps:
         """Have a span around an attempt, as the current one for all that runs in it."""
         attempt, outcome = self._guarded(self._begin, job), None
+        if attempt is None:
+            yield
+            return
         try:
             outcome = yield
         finally:
-            if attempt is not None:
-                self._guarded(self._end, attempt, outcome)
+            self._guarded(self._end, attempt, outcome)
 
-    def _begin(self, job: Job) -> "_Measured":
+    def _begin(self, job: Job) -> "_Measured | None":
+        """Return the span of an attempt; None: no SDK makes any, and the job has no trace."""
         links, parent = None, _NOTHING
         if headers := headers_of(job):
             parent = propagate.extract(headers, context=_NOTHING)
@@ -205,6 +208,8 @@ class OpenTelemetry:
             {**alike, ID: str(job.id), ATTEMPT: job.attempt, RUN: job.run},
             links,
         )
+        if not (headers or span.get_span_context().is_valid or contexts.get_current()):
+            return None
         if job._claim.metadata is not None and (schedule := job.schedule) is not None:
             span.set_attribute(SCHEDULE, schedule.name)
         context = trace.set_span_in_context(span, parent)

@@ -59,6 +59,31 @@ ASKED_FOR = (
     "mutirao.sql.statements.replaying",
     "mutirao.sql.statements.webhooks",
 )
+# Of what only a worker, or an application that declares such things, has.
+WITHOUT_WORK = (
+    "cronsim",
+    "difflib",
+    "mutirao.client.broker_publishing",
+    "mutirao.client.kept_schedules",
+    "mutirao.client.schedules",
+    "mutirao.client.subscriptions",
+    "mutirao.model.brokers.foreign",
+    "mutirao.model.brokers.message",
+    "mutirao.model.deploys",
+    "mutirao.model.filters",
+    "mutirao.model.findings",
+    "mutirao.model.graphs.graph_plan",
+    "mutirao.model.jobs.events",
+    "mutirao.model.jobs.records",
+    "mutirao.model.schedules",
+    "mutirao.model.topics",
+    "mutirao.model.webhooks.webhook_attempts",
+    "mutirao.ports.measurements",
+    "mutirao.tasks.blueprint",
+    "mutirao.tasks.job_messages",
+    "mutirao.tasks.topics",
+    "zoneinfo",
+)
 WITHOUT_BROKERS = tuple(
     f"mutirao.engine.{each}"
     for each in (
@@ -94,9 +119,23 @@ def loaded_by(code: str) -> list[str]:
 
 
 def test_what_importing_loads() -> None:
+    """No rule, no statement, no value of a feature that the application may never use."""
+    loaded = loaded_by(
+        "from mutirao import Mutirao; import json, sys; print(json.dumps(sorted(sys.modules)))"
+    )
+    assert "mutirao.sql.store.jobs" in loaded
+    assert of((*WITHOUT_WORK, "mutirao.sql.rules.fairness"), loaded) == []
+    assert of(("mutirao.sql.statements",), loaded) == [
+        "mutirao.sql.statements",
+        "mutirao.sql.statements.finding",  # which loads its own when they are asked for
+    ]
+
+
+def test_what_a_program_that_enqueues_loads() -> None:
     """Whoever only enqueues has no engine, and no driver before the first connection."""
-    made = "from mutirao import Mutirao; Mutirao('postgresql+psycopg://nowhere')"
-    loaded = loaded_by(f"{made}; import json, sys; print(json.dumps(sorted(sys.modules)))")
+    made = "from mutirao import Mutirao; app = Mutirao('postgresql+psycopg://nowhere')"
+    task = "app.task(name='hello')(print)"
+    loaded = loaded_by(f"{made}; {task}; import json, sys; print(json.dumps(sorted(sys.modules)))")
     assert "mutirao.sql.store.jobs" in loaded
     assert of((*NEVER, *NOT_WORKING, *ASKED_FOR, "mutirao.sql.schema.views"), loaded) == []
 

@@ -1,1 +1,1 @@
-"""The client's operations over another store than the application's own."""
+"""The client's operations over other stores than the application's own, and the list of these."""

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from mutirao.model.brokers.message import MessageId
+from mutirao.model.brokers.message_id import MessageId
 from mutirao.model.jobs.job import Claim
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 

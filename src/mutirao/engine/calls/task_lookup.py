@@ -12,7 +12,7 @@ from typing import Any
 from mutirao.engine.calls.child_protocol import ImportPath, Order
 from mutirao.engine.calls.main_script import Main
 from mutirao.errors import ConfigurationError
-from mutirao.model.brokers.message import MessageId
+from mutirao.model.brokers.message_id import MessageId
 from mutirao.model.jobs.job import Claim
 from mutirao.model.trace import trace_headers
 from mutirao.tasks.around.hooks import Hooks

@@ -29,7 +29,7 @@ from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import Claim, Lane, Wake
 from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.limits.fairness import lanes_of, queue_of
-from mutirao.model.limits.limits import Claimed
+from mutirao.model.limits.woken import Claimed
 from mutirao.ports import Notifier
 
 

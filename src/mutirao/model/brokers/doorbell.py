@@ -7,13 +7,17 @@ the database has it. Where jobs are short, one message carries the doorbells of 
 costs more than the claim of a job.
 """
 
+from __future__ import annotations
+
 import json
 from collections.abc import Iterator, Sequence
 from hashlib import blake2s
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from mutirao.model.brokers.message import Message
 from mutirao.model.jobs.lanes import RUNG_LANE_PREFIX
+
+if TYPE_CHECKING:
+    from mutirao.model.brokers.message import Message
 
 MAX_DOORBELLS_PER_MESSAGE = 50  # doorbells in one message
 _MOST = 1 << 63  # what a database's number is below
@@ -54,6 +58,8 @@ class Doorbell(NamedTuple):
 
     def message(self) -> Message:
         """Return the message that a broker carries: the same whenever this run is published."""
+        from mutirao.model.brokers.message import Message
+
         return Message(
             id=f"{self.id}.{self.run}",
             task=self.task,
@@ -107,6 +113,8 @@ def _message_of(doorbells: Sequence[Doorbell]) -> Message:
     """Return one message for several doorbells: the same whenever these are published."""
     args = json.dumps({"jobs": [(each.id, each.run) for each in doorbells]}, separators=(",", ":"))
     digest = blake2s(args.encode(), digest_size=16).hexdigest()
+    from mutirao.model.brokers.message import Message
+
     return Message(id=digest, task=doorbells[0].task, queue=doorbells[0].queue, args=args)
 
 

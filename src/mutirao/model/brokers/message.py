@@ -7,9 +7,10 @@ A consumer settles each delivery once: `Ack`, `Again` or `Bury`.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from mutirao.model.brokers.foreign import ForeignMessage
+from mutirao.model.brokers.message_id import MessageId as MessageId
 from mutirao.model.jobs.job import DEFAULT_QUEUE
 from mutirao.model.jobs.retry import FIRST_YEAR, LAST_YEAR
 
@@ -177,36 +178,3 @@ class Difference:
         if self.found is not None:
             return "it cannot be changed: delete it once it is empty, then declare it"
         return "correct queue=, or have them make it" if self.theirs else DECLARE
-
-
-class MessageId(int):
-    """The id of a job that is a message: a number for programs, 32 hexadecimal digits for people.
-
-    A job in a store has a number from there. A message gets its own: 128 bits, of a UUID.
-    """
-
-    __slots__ = ()
-
-    @classmethod
-    def of(cls, text: str) -> Self:
-        """Return the number of a message's id as text.
-
-        Raises:
-            ValueError: the text is no UUID.
-        """
-        digits = text.replace("-", "")
-        if len(digits) != 32:
-            raise ValueError(f"{text!r} has not the 32 digits of a UUID")
-        return cls(digits, 16)
-
-    def __str__(self) -> str:
-        """Return the digits, as they travel."""
-        return f"{int(self):032x}"
-
-    def __repr__(self) -> str:
-        """Return the digits."""
-        return str(self)
-
-    def __format__(self, spec: str) -> str:
-        """Return the digits."""
-        return format(str(self), spec)

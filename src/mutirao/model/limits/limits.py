@@ -6,7 +6,7 @@ same in its own functions, because its workers claim at the same time.
 
 import json
 import math
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -14,11 +14,10 @@ from hashlib import sha256
 from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
-from mutirao.model import row_json
-from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME, Claim, Lane, Wake
+from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME
+from mutirao.model.limits.whose import NOBODY, Whose, value_of
 
 MAX_LIMIT_NAME = 200
-MAX_VALUE = 200  # characters of an argument's value that are compared
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
 PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
@@ -52,16 +51,6 @@ class LimitOrigin(StrEnum):
     CODE = "code"
     COMMAND = "command"  # `app.limits`, or the command line
     PAUSE = "pause"
-
-
-class Whose(NamedTuple):
-    """Whose job it is: options of a job by which limits count, and turns are taken, too."""
-
-    tenant: str | None = None
-    group: str | None = None
-
-
-NOBODY = Whose()
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,40 +203,6 @@ def name_about(what: str, key: str, more: str = "") -> str:
     return f"{what} {key[:80]}… {sha256(key.encode()).hexdigest()[:16]} {more}".rstrip()
 
 
-class Settled(set[int]):
-    """The ids of settled jobs, and the lanes in which their end made other jobs ready."""
-
-    woken: tuple[Wake, ...] = ()
-
-
-class Claimed(list[Claim]):
-    """Claimed jobs, and the lanes in which others are ready, perhaps, that were not claimed.
-
-    `again`: more may be claimed by another transaction, which locks other counters.
-    """
-
-    woken: tuple[Wake, ...] = ()
-    again: bool = False
-
-
-def without(claims: list[Claim], held: Collection[int]) -> list[Claim]:
-    """Return claims but for some that are held back: others may be due behind them in their lanes.
-
-    Of many that are held back at the front of a lane one claim meets a few: whoever waited for a
-    wake-up after that would come to the others at the next poll.
-    """
-    if not held:
-        return claims
-    left = Claimed(claim for claim in claims if claim.id not in held)
-    lanes = {
-        (claim.lane, claim.priority): Wake(claim.lane, claim.priority, claim.run_at)
-        for claim in claims
-        if claim.id in held
-    }
-    left.woken = (*getattr(claims, "woken", ()), *lanes.values())
-    return left
-
-
 class CounterName(NamedTuple):
     """A limit and the value that it counts."""
 
@@ -269,23 +224,6 @@ class Admission(NamedTuple):
     parked: dict[int, CounterName]
 
 
-def both(some: set[int], others: set[int]) -> set[int]:
-    """Return the ids of two settlements, with the wakes of both."""
-    woken = tuple(
-        wake for each in (some, others) if isinstance(each, Settled) for wake in each.woken
-    )
-    merged = Settled(some | others)
-    merged.woken = woken
-    return merged if woken else set(merged)
-
-
-def anywhere() -> Settled:
-    """Return a settlement of nothing by which jobs of some lane became ready."""
-    settled = Settled()
-    settled.woken = (Wake(),)
-    return settled
-
-
 def admit(candidates: Iterable[Candidate], room: Mapping[CounterName, int], most: int) -> Admission:
     """Admit the jobs for which all limits have room, one after another, up to `most` jobs.
 
@@ -302,16 +240,6 @@ def admit(candidates: Iterable[Candidate], room: Mapping[CounterName, int], most
             for name in job.counters:
                 left[name] -= 1
     return admission
-
-
-def lowered(lanes: Sequence[Lane], wakes: Sequence[Wake]) -> list[Lane]:
-    """Return the lanes with their bounds lowered to where jobs returned to them."""
-    back = {(wake.queue, wake.priority): wake.run_at for wake in wakes}
-    bounds = ((lane, back.get((lane.queue, lane.priority))) for lane in lanes)
-    return [
-        lane if at is None or at > lane.run_at else lane._replace(run_at=at, id=0)
-        for lane, at in bounds
-    ]
 
 
 def candidate(
@@ -336,20 +264,6 @@ def next_look(rule: Rule, tokens: float) -> float:
         return 0.0
     each = rule.per / rule.most
     return max((1 - tokens % 1) * each, min(PROBE_EVERY, rule.burst * each / 2))
-
-
-def value_of(args: str, by: str, whose: Whose = NOBODY) -> str:
-    """Return the value of an argument as text, or else that option of the job; or else ''.
-
-    Arguments that nobody can read have no values: the attempt that reads them says so.
-    """
-    try:
-        value = row_json.read(args).get(by)
-        if value is None:
-            value = whose._asdict().get(by)
-        return "" if value is None else row_json.in_words(value, MAX_VALUE)
-    except (row_json.UnreadableRow, AttributeError):
-        return ""
 
 
 def pause_of(

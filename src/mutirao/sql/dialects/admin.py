@@ -1,14 +1,19 @@
 """The administration of a database by people and migrations, where databases differ."""
 
+from __future__ import annotations
+
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from datetime import datetime
+from typing import TYPE_CHECKING
 
 from sqlalchemy import Connection
 
 from mutirao.errors import ConfigurationError
-from mutirao.model.findings import Finding
+
+if TYPE_CHECKING:
+    from mutirao.model.findings import Finding
 
 
 class Admin(ABC):

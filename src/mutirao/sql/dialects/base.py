@@ -4,12 +4,14 @@ Its methods return expressions for the statements that are written once for all 
 differences are in its parts: `connecting`, `intake`, `rules`, `admin`.
 """
 
+from __future__ import annotations
+
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from types import MappingProxyType
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from sqlalchemy import (
     Column,
@@ -30,7 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.types import TypeEngine
 
-from mutirao.model.filters.conditions import Scalar
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.outcome import Settlement
 from mutirao.ports import Notifier
@@ -40,6 +41,9 @@ from mutirao.sql.drivers.steps import Query
 from mutirao.sql.enqueue.intake import DialectIntake
 from mutirao.sql.rules.base import Rules
 from mutirao.sql.schema.tables import live
+
+if TYPE_CHECKING:
+    from mutirao.model.filters.conditions import Scalar
 
 Id = TypeVar("Id", int, str)
 LIKE_ESCAPE = "!"

@@ -1,18 +1,22 @@
 """Enqueues a graph: its jobs like any others, then the rows that make them wait."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from mutirao.errors import InvalidJob
-from mutirao.model.graphs.graph_plan import Needs, Plan, numbered
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.row_json import read_object, unreadable
 from mutirao.sql.drivers.steps import Execute, Steps
 from mutirao.sql.enqueue.job_columns import FACTS
+
+if TYPE_CHECKING:
+    from mutirao.model.graphs.graph_plan import Needs, Plan
 
 MAX_ROWS_PER_STATEMENT = 2_000
 
@@ -72,6 +76,8 @@ _OPTIONS = tuple(name for name in FACTS if name not in ("key", "redrive_of", "on
 
 
 def _step_rows(plan: Plan, ids: list[int]) -> Iterator[dict[str, Any]]:
+    from mutirao.model.graphs.graph_plan import numbered  # few programs have graphs
+
     for id, step in zip(ids, plan.steps, strict=True):
         needs = numbered(step.needs, ids)
         undo = step.compensate

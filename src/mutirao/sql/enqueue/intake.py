@@ -1,15 +1,16 @@
 """Enqueueing through a given connection: the program's, or the store's own."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from sqlalchemy import Connection
 
 from mutirao.errors import SchemaMissing, StoreError, UnsupportedConnection
 from mutirao.model.display import MIGRATE
-from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.job import NewJob
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import is_denied, translated
@@ -18,6 +19,9 @@ from mutirao.sql.drivers.steps import Driver, Steps, Work
 from mutirao.sql.enqueue.expiry import noting
 from mutirao.sql.enqueue.graphs import GraphStatements, write_graph
 from mutirao.sql.enqueue.inbox import InboxStatements, remember
+
+if TYPE_CHECKING:
+    from mutirao.model.graphs.graph_plan import Plan
 
 # Writes jobs through a connection in a transaction, and returns their ids.
 Enqueue = Callable[[Iterable[NewJob], Connection], list[int]]

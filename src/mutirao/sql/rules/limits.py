@@ -17,10 +17,10 @@ from mutirao.model.limits.limits import (
     Candidate,
     CounterName,
     Rule,
-    Whose,
     admit,
     candidate,
 )
+from mutirao.model.limits.whose import Whose
 from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, pipelined
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (

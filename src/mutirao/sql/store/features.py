@@ -15,20 +15,12 @@ from mutirao.model.jobs.claim import UnfitClaim
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.jobs.job import Claim
 from mutirao.model.jobs.outcome import completion
-from mutirao.model.limits.limits import LimitOrigin, without
+from mutirao.model.limits.limits import LimitOrigin
+from mutirao.model.limits.woken import without
 from mutirao.model.row_json import UnreadableRow
 from mutirao.sql import statements
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import (
-    graphs,
-    limits,
-    ordering,
-    results,
-    schedules,
-    topics,
-    workers,
-)
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.change import Change
@@ -62,7 +54,7 @@ class SqlRecords:
 
     _dialect: Dialect
     _intake: SqlIntake
-    _finish: topics.Finish
+    _finish: statements.topics.Finish
     _runner: Runner
     _insistent: Runner
     _patient: Runner
@@ -111,7 +103,7 @@ class SqlRecords:
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due."""
-        return await self._runner.alone(schedules.agenda, self._dialect, without, now)
+        return await self._runner.alone(statements.schedules.agenda, self._dialect, without, now)
 
     async def amend_schedule(
         self, name: str, amend: Amend, *, now: datetime | None = None
@@ -141,12 +133,18 @@ class SqlRecords:
     ) -> None:
         """Record that schedules are in a worker's code."""
         await self._runner.alone(
-            workers.confirm_declared, tables.schedule, self._dialect, names, worker, every, now
+            statements.workers.confirm_declared,
+            tables.schedule,
+            self._dialect,
+            names,
+            worker,
+            every,
+            now,
         )
 
     async def schedules(self) -> list[ScheduleRecord]:
         """List the schedules."""
-        return await self._runner.read(for_people(schedules.listed))
+        return await self._runner.read(for_people(statements.schedules.listed))
 
     # Limits
 
@@ -160,28 +158,36 @@ class SqlRecords:
     ) -> None:
         """Create a limit, or change the one of that name."""
         await self._locking.limits(
-            self._insistent, limits.put, self._dialect, rule, origin, worker, now
+            self._insistent, statements.limits.put, self._dialect, rule, origin, worker, now
         )
 
     async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit."""
-        return await self._locking.limits(self._insistent, limits.remove, self._dialect, name, now)
+        return await self._locking.limits(
+            self._insistent, statements.limits.remove, self._dialect, name, now
+        )
 
     async def confirm_declared_limits(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
         """Record that limits are in a worker's code."""
         await self._runner.alone(
-            workers.confirm_declared, tables.limit, self._dialect, names, worker, every, now
+            statements.workers.confirm_declared,
+            tables.limit,
+            self._dialect,
+            names,
+            worker,
+            every,
+            now,
         )
 
     async def limits(self, most: int | None = None) -> list[LimitRecord]:
         """List the limits."""
-        return await self._runner.read(for_people(limits.listed), most)
+        return await self._runner.read(for_people(statements.limits.listed), most)
 
     async def paused_queues(self) -> list[str]:
         """List the queues that are paused."""
-        return await self._runner.read(for_people(limits.paused_queues))
+        return await self._runner.read(for_people(statements.limits.paused_queues))
 
     # Topics
 
@@ -234,7 +240,13 @@ class SqlRecords:
     ) -> None:
         """Record that subscriptions are in a worker's code."""
         await self._runner.alone(
-            workers.confirm_declared, tables.subscription, self._dialect, ids, worker, every, now
+            statements.workers.confirm_declared,
+            tables.subscription,
+            self._dialect,
+            ids,
+            worker,
+            every,
+            now,
         )
 
     async def subscriptions(self) -> list[SubscriptionRecord]:
@@ -286,7 +298,7 @@ class SqlRecords:
     ) -> tuple[bool, str | None]:
         """Make the next deliveries by a function of the database; return whether it could."""
         dialect, first, runner = self._dialect, SUBSCRIPTIONS_AT_ONCE, self._patient
-        if not dialect.delivers or not topics.is_plain(publication, done):
+        if not dialect.delivers or not statements.topics.is_plain(publication, done):
             return False, None
         return await runner.insist(
             lambda: runner.alone(dialect.fan_out(publication, done, after, first))
@@ -295,7 +307,7 @@ class SqlRecords:
     async def _fan_out_in_parts(
         self, publication: Job, done: Settlement, after: str | None
     ) -> str | None:
-        part = topics.FanOut(
+        part = statements.topics.FanOut(
             self._dialect, self._intake.enqueue, self._finish, SUBSCRIPTIONS_AT_ONCE
         )
         try:
@@ -316,12 +328,14 @@ class SqlRecords:
             flags = _flags(claims, steps)
             flagged = [claim for claim in claims if claim.metadata is not None]
             if any(TAKES_RESULTS in each for each in flags):
-                claims[:] = await self._runner.alone(graphs.with_results, claims)
-        if any(claim.key is not None and topics.may_be_delivery(claim) for claim in flagged):
-            held = await self._insistent.run(ordering.hold_back, self._dialect, flagged)
+                claims[:] = await self._runner.alone(statements.graphs.with_results, claims)
+        if any(
+            claim.key is not None and statements.topics.may_be_delivery(claim) for claim in flagged
+        ):
+            held = await self._insistent.run(statements.ordering.hold_back, self._dialect, flagged)
             claims = without(claims, held)
-        if any(map(topics.may_be_delivery, flagged)):
-            claims[:] = await self._runner.alone(topics.with_events, claims)
+        if any(map(statements.topics.may_be_delivery, flagged)):
+            claims[:] = await self._runner.alone(statements.topics.with_events, claims)
         return claims
 
     # Graphs, results, progress
@@ -338,16 +352,16 @@ class SqlRecords:
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:
         """Return how the jobs stand."""
-        return await self._runner.read(for_people(results.endings), list(jobs))
+        return await self._runner.read(for_people(statements.results.endings), list(jobs))
 
     async def await_ends(self, jobs: Collection[int]) -> None:
         """Request a notification when one of these jobs ends."""
         if self._dialect.notifies_ends:
-            await self._runner.alone(results.await_ends, self._dialect, list(jobs))
+            await self._runner.alone(statements.results.await_ends, self._dialect, list(jobs))
 
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
         """Write the progress of attempts."""
-        await self._insistent.run(results.report, self._dialect, list(told), now)
+        await self._insistent.run(statements.results.report, self._dialect, list(told), now)
 
 
 def _flags(claims: list[Claim], steps: Collection[Claim]) -> list[frozenset[str]]:

@@ -17,7 +17,6 @@ from mutirao.model.jobs.job import (
     OutcomeKind,
     Using,
 )
-from mutirao.model.jobs.records import JobFilter
 from mutirao.sql import statements
 from mutirao.sql.connections.direct import DirectTransaction, is_awaited
 from mutirao.sql.connections.engines import POOL_SIZE, Engines
@@ -27,11 +26,6 @@ from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
-from mutirao.sql.statements import (
-    fairness,
-    results,
-    workers,
-)
 from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
@@ -57,7 +51,7 @@ if TYPE_CHECKING:
         Transaction,
     )
     from mutirao.model.jobs.outcome import Settlement
-    from mutirao.model.jobs.records import JobRecord, QueueCount, WorkerRecord
+    from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
     from mutirao.ports import Attempt, Notifier
     from mutirao.ports.program import ProgramConnections
     from mutirao.sql.connections.engines import Database
@@ -210,7 +204,9 @@ class SqlStore(
         self, worker: NewWorker, *, expiry: float, now: datetime | None = None
     ) -> int:
         """Register a worker and return its id."""
-        return await self._runner.alone(workers.register, self._dialect, worker, expiry, now)
+        return await self._runner.alone(
+            statements.workers.register, self._dialect, worker, expiry, now
+        )
 
     async def beat(
         self,
@@ -224,21 +220,21 @@ class SqlStore(
     ) -> Beat:
         """Extend a worker's life."""
         return await self._runner.alone(
-            workers.beat, self._dialect, worker, expiry, stuck, late, duty, now
+            statements.workers.beat, self._dialect, worker, expiry, stuck, late, duty, now
         )
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether a worker wants notifications."""
-        await self._runner.alone(workers.listen, worker, listening)
+        await self._runner.alone(statements.workers.listen, worker, listening)
 
     async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
         """Return what live workers of other versions of the application serve."""
-        return await self._runner.alone(workers.deployed, self._dialect, but, now)
+        return await self._runner.alone(statements.workers.deployed, self._dialect, but, now)
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""
         await self._insistent.run(
-            _run_and_wake, self._dialect, workers.retire, self._dialect, worker
+            _run_and_wake, self._dialect, statements.workers.retire, self._dialect, worker
         )
 
     # Claiming and settling
@@ -307,15 +303,17 @@ class SqlStore(
 
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
         """Note that a job starts which was lost before."""
-        return await self._runner.run(workers.note_start, worker, (job, run), lost, attempt)
+        return await self._runner.run(
+            statements.workers.note_start, worker, (job, run), lost, attempt
+        )
 
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
-        return await self._runner.run(workers.unlocked, jobs)
+        return await self._runner.run(statements.workers.unlocked, jobs)
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
-        return await self._patient.alone(workers.held, self._dialect, worker)
+        return await self._patient.alone(statements.workers.held, self._dialect, worker)
 
     # Housekeeping
 
@@ -323,11 +321,15 @@ class SqlStore(
         self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
     ) -> bool:
         """Try to become the worker that performs `duty` now; return whether that succeeded."""
-        return await self._runner.alone(workers.lease, self._dialect, duty, worker, ttl, every, now)
+        return await self._runner.alone(
+            statements.workers.lease, self._dialect, duty, worker, ttl, every, now
+        )
 
     async def held_elsewhere(self, duty: str, worker: int, *, now: datetime | None = None) -> float:
         """Return the seconds for which another worker holds a duty."""
-        return await self._runner.alone(workers.held_elsewhere, self._dialect, duty, worker, now)
+        return await self._runner.alone(
+            statements.workers.held_elsewhere, self._dialect, duty, worker, now
+        )
 
     async def rescue(
         self, *, orphans: bool = True, now: datetime | None = None
@@ -348,7 +350,7 @@ class SqlStore(
     ) -> int:
         """Delete a batch of finished jobs."""
         if outcome is OutcomeKind.SUCCEEDED:
-            await self._patient.alone(results.expire, self._dialect.moment(now))
+            await self._patient.alone(statements.results.expire, self._dialect.moment(now))
         return await self._patient.run(
             statements.job_admin.prune, outcome, self._dialect.moment(now, -before), limit
         )
@@ -371,10 +373,12 @@ class SqlStore(
     async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Record by which argument the jobs of each task are claimed fairly."""
         if any(tasks.values()):
-            await self._insistent.run(fairness.declare, self._dialect, tasks)
+            await self._insistent.run(statements.fairness.declare, self._dialect, tasks)
         else:
             alone = self._runner.alone
-            await self._insistent.insist(lambda: alone(fairness.declare, self._dialect, tasks))
+            await self._insistent.insist(
+                lambda: alone(statements.fairness.declare, self._dialect, tasks)
+            )
 
     # Handlers, people and dashboards
 
@@ -433,6 +437,8 @@ class SqlStore(
         waiting, seen = await self._runner.alone(statements.job_admin.expired, moment, limit)
         if not (waiting or seen):
             return 0
+        from mutirao.model.jobs.records import JobFilter
+
         ended = await self._history_of(
             lambda: self._locking.order(
                 lambda conn, which: statements.job_admin.end_expired(

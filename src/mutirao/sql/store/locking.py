@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from mutirao.errors import StoreBusy, StoreError
-from mutirao.model.limits.limits import Claimed, both
+from mutirao.model.limits.woken import Claimed, both
 from mutirao.sql import statements
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.drivers.pipelining import in_one_transaction
 from mutirao.sql.rules.base import Rules
-from mutirao.sql.rules.fairness import in_order
-from mutirao.sql.statements import limits
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.job import Claim, Lane
@@ -124,6 +122,8 @@ class RowLocking:
             again = getattr(more, "again", False)
             if isinstance(claims, Claimed) and isinstance(more, Claimed):
                 claims.woken += more.woken
+        from mutirao.sql.rules.fairness import in_order
+
         return in_order(claims, lanes, [claim.id for claim in claims])
 
     async def limits(
@@ -136,7 +136,7 @@ class RowLocking:
         """Change limits by a runner; then see to the jobs that others had then, one by one."""
 
         def changing(conn: Connection) -> tuple[T, bool]:
-            return body(conn, *args, **kwargs), limits.has_left_some(conn)
+            return body(conn, *args, **kwargs), statements.limits.has_left_some(conn)
 
         changed, some_left = await runner.run(changing)
         for job in await self.runner.alone(self.rules.left_by_limits()) if some_left else ():

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from mutirao.model.jobs.job import OutcomeKind
-from mutirao.model.limits.limits import anywhere, both
+from mutirao.model.limits.woken import anywhere, both
+from mutirao.sql import statements
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.statements import graphs, results, schedules, uniqueness
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.job import NewJob
@@ -42,7 +42,7 @@ class Settling:
     ) -> set[int]:
         """Write outcomes, final ones and others, and enqueue the jobs that follow."""
         settled = set[int]()
-        stopped = schedules.hold(conn, self._dialect, done)
+        stopped = statements.schedules.hold(conn, self._dialect, done)
         if done:
             settled = self.finish(conn, done, now, [s.id for s in waiting])
         if waiting:
@@ -52,7 +52,7 @@ class Settling:
         ended = [s for s in latest.values() if s.id in settled]
         if follow_ups := [s.follow_up for s in ended if s.follow_up]:
             self._enqueue(follow_ups, conn)
-        schedules.pause(conn, self._dialect, stopped, ended, now)
+        statements.schedules.pause(conn, self._dialect, stopped, ended, now)
         return settled
 
     def finish(
@@ -68,20 +68,20 @@ class Settling:
         batch = sorted([*beside, *(s.id for s in done)])
         linked = {s.id: s for s in sorted(done, key=lambda s: s.run) if s.linked}
         if linked:
-            graphs.hold(conn, list(linked))
+            statements.graphs.hold(conn, list(linked))
             succeeded = OutcomeKind.SUCCEEDED
             if failed := [s.id for s in linked.values() if s.outcome.kind is not succeeded]:
-                graphs.lock_compensated(conn, self._dialect, failed, batch)
+                statements.graphs.lock_compensated(conn, self._dialect, failed, batch)
         awaited = beside or any(s.keyed for s in done)
         held = batch if awaited else ()
         settled = through(conn, self._rules.finish(done, now, held, patient=patient))
         if ended := [s for s in linked.values() if s.id in settled]:
-            results.keep(conn, self._dialect, ended, now)
+            statements.results.keep(conn, self._dialect, ended, now)
             kinds = {s.id: s.outcome.kind for s in ended}
-            graphs.ended(conn, self._dialect, self._enqueue, kinds, now)
+            statements.graphs.ended(conn, self._dialect, self._enqueue, kinds, now)
             through(conn, self._rules.notify_ended(list(kinds)))
         if keyed := [s.id for s in done if s.keyed and s.id in settled]:
-            uniqueness.let_go(conn, self._dialect, keyed)
+            statements.uniqueness.let_go(conn, self._dialect, keyed)
         return settled
 
     def finish_one(self, conn: Connection, settlement: Settlement) -> set[int]:
@@ -103,6 +103,6 @@ class Settling:
             through(conn, self._rules.hold(sorted(s.id for s in waiting)))
         settled = through(conn, self._rules.resume(worker, waiting, now))
         again = [id for id in keyed if id in settled]
-        if again and uniqueness.overtake(conn, self._dialect, again, now):
+        if again and statements.uniqueness.overtake(conn, self._dialect, again, now):
             return both(settled, anywhere())
         return settled

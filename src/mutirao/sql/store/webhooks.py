@@ -6,7 +6,6 @@ from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mutirao.model.webhooks.webhook_attempts import Recorded
 from mutirao.sql import statements
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.store.locking import Applying
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from mutirao.model.jobs.outcome import Settlement
     from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
     from mutirao.model.webhooks.endpoints import Endpoint, EndpointRecord, UnreadableEndpoint
-    from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
+    from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
     from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
     from mutirao.sql.store.locking import RowLocking
@@ -89,6 +88,8 @@ class SqlWebhooks(Applying):
         now: datetime | None = None,
     ) -> Recorded:
         """Write the results of attempts; in a second transaction, open or close breakers."""
+        from mutirao.model.webhooks.webhook_attempts import Recorded
+
         if all(each.ok for each in attempts):
             settled = await self._apply(self._rules.delivered, attempts, done, now)
             if settled is not None:

@@ -14,7 +14,7 @@ from typing import Annotated, Any, ClassVar, get_args, get_origin
 import msgspec
 from msgspec import NODEFAULT, inspect, json
 
-from mutirao.model.brokers.message import MessageId
+from mutirao.model.brokers.message_id import MessageId
 from mutirao.tasks.signatures import django_values, models
 from mutirao.tasks.signatures.annotations import aliased, fields_of, is_union, named_in, of_parts
 

@@ -15,34 +15,22 @@ from collections.abc import Iterable
 from dataclasses import replace
 from functools import cached_property
 from math import inf
-from typing import Any, Generic, Protocol, TypeVar, Unpack
+from typing import Any, Generic, TypeVar, Unpack
 
 import msgspec
 
 from mutirao.errors import InvalidArguments, WrongState
-from mutirao.model.jobs.job import NewJob
 from mutirao.model.jobs.retry import Retry
 from mutirao.model.topics.topics import task_of, topic_of
 from mutirao.tasks.handle import NOT_GIVEN, Handle
 from mutirao.tasks.options import CallTerms, TaskOptions
+from mutirao.tasks.registry import TopicApp as TopicApp
 from mutirao.tasks.signatures.conversion import UNFIT, decoder, encoded
 from mutirao.tasks.signatures.signature import WholeSignature
-from mutirao.tasks.task import Task, TaskApp
+from mutirao.tasks.task import Task
 
 T = TypeVar("T", contravariant=True)
 OF_PUBLICATIONS = Retry.exponential(20)  # about ten days
-
-
-class TopicApp(TaskApp, Protocol):
-    """The application, as topics see it."""
-
-    def enqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
-        """Write many jobs, all or none; return their ids in order."""
-        ...
-
-    async def aenqueue_many(self, jobs: Iterable[NewJob], conn: object = NOT_GIVEN) -> list[int]:
-        """Write many jobs from a coroutine, all or none; return their ids in order."""
-        ...
 
 
 class Topic(Task[[Any], None], Generic[T]):

@@ -8,7 +8,7 @@ from prometheus_client import CollectorRegistry
 from prometheus_client.core import Metric
 from prometheus_client.registry import Collector
 
-from mutirao.log import log
+from mutirao.client.other_stores.kept_list import KeptList
 from mutirao.ports import Store
 from mutirao.telemetry.prometheus.families import written
 from mutirao.telemetry.prometheus.http_port import PortReply
@@ -46,7 +46,7 @@ class SeveralStores:
         queues: Iterable[str],
         least_age: float = LEAST_AGE,
     ) -> None:
-        self._listed, self._opened = listed, opened
+        self._list, self._opened = KeptList(listed), opened
         self._queues, self._least_age = frozenset(queues), least_age
         self._members: dict[str, ListedStore] = {}
         self._lock = asyncio.Lock()
@@ -73,13 +73,7 @@ class SeveralStores:
             await each.store.close()
 
     async def _follow(self) -> None:
-        try:
-            listed = await self._listed()
-        except Exception as error:
-            if not self._members:
-                raise
-            log.warning("the databases cannot be listed; those that are known are read: %s", error)
-            return
+        listed = await self._list.get()
         for key, name in listed.items():
             if key not in self._members:
                 store = self._opened(key)

@@ -4,10 +4,9 @@ import hashlib
 import re
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol, TypeVar
 
-from mutirao.log import log
+from mutirao.client.other_stores.kept_list import KeptList
 
 App = TypeVar("App")
 AppOf = TypeVar("AppOf", covariant=True)
@@ -43,14 +42,8 @@ class ListedDatabase(NamedTuple):
         return f"ListedDatabase({self.name!r})"
 
 
-@dataclass(slots=True)
-class _KeptList:
-    found: Mapping[str, ListedDatabase]
-    at: float
-
-
-class ListedDatabases:
-    """The databases, asked for at most every five seconds.
+class ListedDatabases(KeptList[Mapping[str, ListedDatabase]]):
+    """The databases by their names, asked for at most every five seconds.
 
     Parameters:
         ask: returns the URLs, each with what may be shown of it.
@@ -62,31 +55,10 @@ class ListedDatabases:
         ask: Callable[[], Awaitable[Mapping[str, str] | None]],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._ask, self._clock = ask, clock
-        self._kept: _KeptList | None = None
-        self._failed = False
+        async def named() -> Mapping[str, ListedDatabase]:
+            return _named(await ask() or {})
 
-    async def get(self) -> Mapping[str, ListedDatabase]:
-        """Return the databases by their names; while they cannot be listed, those known before.
-
-        Raises:
-            Exception: what the function of the application raised, and none are known.
-        """
-        if self._kept is not None and self._clock() - self._kept.at < FRESH_FOR:
-            return self._kept.found
-        try:
-            listed = await self._ask()
-        except Exception as error:
-            if self._kept is None:
-                raise
-            if not self._failed:
-                log.error("the list of databases stays as it is: %s", error, exc_info=error)
-            self._failed = True
-            self._kept.at = self._clock()
-            return self._kept.found
-        self._failed = False
-        self._kept = _KeptList(_named(listed or {}), self._clock())
-        return self._kept.found
+        super().__init__(named, FRESH_FOR, clock)
 
 
 def _named(listed: Mapping[str, str]) -> dict[str, ListedDatabase]:
