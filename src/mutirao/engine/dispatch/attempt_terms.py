@@ -1,4 +1,4 @@
-"""What holds for all attempts of a task with one worker, found out once and not for each."""
+"""Computes once for each task, not for each attempt, how a worker runs its attempts."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -13,14 +13,14 @@ from mutirao.tasks.task import Task
 
 @dataclass(frozen=True, slots=True)
 class RunTerms:
-    """The terms of the attempts of one task.
+    """How a worker runs the attempts of one task.
 
     Parameters:
         retry: its policy.
         timeout: in seconds, of jobs that have none of their own; None: there is none.
         stall_timeout: the seconds that an attempt may go without a sign of life, or None.
         in_child: whether the handler runs in a child process.
-        around: whether middleware stands around each attempt.
+        around: whether middleware wraps each attempt.
     """
 
     task: Task[..., Any]
@@ -41,7 +41,7 @@ class RunTerms:
 
     @property
     def in_thread(self) -> bool:
-        """Whether the handler runs in a thread, which nothing can end."""
+        """Whether the handler runs in a thread, which cannot be ended from outside."""
         return not (self.task.is_coroutine or self.in_child)
 
     @property
@@ -57,12 +57,12 @@ class RunTerms:
 
 
 class TermsOfTasks(dict[str, RunTerms]):
-    """The terms of each task, made when it is first asked.
+    """The terms of each task, computed when first asked for.
 
     Parameters:
         defaults: the worker's, for tasks without options of their own; None: the application's.
         children: whether the worker has child processes for tasks that want one.
-        around: whether middleware stands around each attempt.
+        around: whether middleware wraps each attempt.
     """
 
     def __init__(

@@ -16,10 +16,10 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 async def until_done(probe: Probe, job: Job, started: Any, in_thread: InThread) -> None:
-    """Ask until the work is done. That it still runs is a sign of life of the attempt.
+    """Ask until the work is done. Each answer that it still runs is a sign of life.
 
-    A probe that raises has found nothing out: that is logged, and no sign of life. With the signals
-    (`Dead`, `Retry`, `Snooze`, `Cancel`) it says how the attempt ends.
+    A probe that raises has no answer: that is logged, and is no sign of life. With the signals
+    (`Dead`, `Retry`, `Snooze`, `Cancel`) it decides how the attempt ends.
 
     Raises:
         WorkFailed: it has failed.
