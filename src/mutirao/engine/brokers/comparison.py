@@ -56,8 +56,8 @@ async def _log_differences(broker: str, began: Iterable[asyncio.Event], compare:
         differences = await _compared(compare)
     except TransportError as error:
         log.info(
-            "%s cannot be compared with what its queues need: %s; `mutirao doctor` does so for"
-            " somebody with more rights",
+            "%s cannot be compared with what its queues need: %s; run `mutirao doctor` as a user"
+            " with more rights",
             *(broker, error),
         )
     except Exception:  # noqa: BLE001 (logged; the queues are consumed all the same)

@@ -258,7 +258,7 @@ class Receiver:
         self._pulse.turn()
         if (failure := self._returns.failure) is not None:
             raise SettlingFailed(
-                f"what came from queue {self.queue!r} can never be settled: {failure}"
+                f"a message of queue {self.queue!r} can never be settled: {failure}"
             ) from failure
         dispatcher = self.dispatcher
         if stalled := dispatcher.drop_stalled():

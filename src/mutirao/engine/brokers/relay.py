@@ -218,8 +218,8 @@ class Relay:
             back = await self._store.recall([queue], grace, MAX_RECALLED, reached=reached)
             if back:
                 log.warning(
-                    "nobody answered the doorbells of %s jobs of queue %s within %g s: ringing"
-                    " again",
+                    "no worker answered the doorbells of %s jobs of queue %s within %g s:"
+                    " ringing again",
                     *(len(back), queue, grace),
                 )
                 self._asked = True

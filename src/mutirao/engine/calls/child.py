@@ -213,7 +213,7 @@ def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != pid:
             _end_fork(sys.exception())
     if isawaitable(result):
-        raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
+        raise TypeError(f"the handler returned {result!r}, which is not awaited in a process")
     return result
 
 

@@ -331,7 +331,7 @@ class _Child:
     def _reason(self, error: Exception) -> str:
         match error:
             case ProcessFailed():
-                return f"its process was not there within {UP_TIMEOUT:g} s"
+                return f"its process did not start within {UP_TIMEOUT:g} s"
             case EOFError() | ConnectionError():
                 return self._exit_description()
         return outcomes.message(error)

@@ -55,8 +55,8 @@ class Starts:
             return
         raise HandlersCannotStart(
             f"no {self._what} could be started for {LIMIT:g} s, {self._times} times in a row:"
-            f" {self._reason}. What a handler has spoiled, or the system lacks, another process"
-            " may have: start the worker again"
+            f" {self._reason}. A handler may have broken this process, or the system may lack"
+            " resources: start the worker again"
         )
 
 
@@ -73,7 +73,7 @@ def mend_standard_streams() -> None:
     os.close(number)
     if mended:
         names = ", ".join(map(str, mended))
-        log.error("descriptors %s were closed, by a handler perhaps; they lead nowhere now", names)
+        log.error("descriptors %s were closed, by a handler perhaps; they are /dev/null now", names)
 
 
 def write_whole_lines() -> None:

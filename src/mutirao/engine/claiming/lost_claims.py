@@ -97,7 +97,7 @@ class LostClaims:
 
     async def run(self, pulse: LoopHealth) -> None:
         """Check when there is a doubt, forever; beside the claims, because it may take long."""
-        trouble = LoopRetry("cannot ask what is held", "what is held is known", self._longest)
+        trouble = LoopRetry("cannot query held jobs", "held jobs are known again", self._longest)
         while True:
             await self._wait(pulse)
             started = monotonic()

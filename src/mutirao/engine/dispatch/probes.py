@@ -31,7 +31,7 @@ async def until_done(probe: Probe, job: Job, started: Any, in_thread: InThread) 
             raise
         except Exception:  # noqa: BLE001 (logged; what the user's code raises is no answer)
             log.exception(
-                "the probe of job %s (%s) found nothing out; it is asked again in %g s",
+                "the probe of job %s (%s) failed; it is asked again in %g s",
                 *(job.id, job.task, probe.every),
                 extra={"job": job.id, "task": job.task},
             )

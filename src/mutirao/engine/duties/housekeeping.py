@@ -119,7 +119,7 @@ class Housekeeping:
     async def _end_expired(self, limit: int, now: datetime | None) -> bool:
         ended = await self._store.end_expired(limit, now=now)
         if ended:
-            log.info("%s jobs have expired that nobody had started", ended)
+            log.info("%s jobs expired before an attempt started", ended)
         return ended == limit
 
     async def prune_audit(self, now: datetime | None = None) -> bool:
@@ -141,7 +141,7 @@ class Housekeeping:
         for what, number in mended.items():
             log.warning("mended %s %s", number, what)
         if back := await self._store.recall(None, UNANSWERED_FOR, MAX_RECALLED, now=now):
-            log.warning("took back %s doorbells that nobody answered for a day", len(back))
+            log.warning("took back %s doorbells that no worker answered for a day", len(back))
         return False
 
     async def refresh_statistics(self, now: datetime | None = None) -> bool:

@@ -138,7 +138,7 @@ class Heartbeat:
         self._unbroken_since = -inf
         self._trouble = LoopRetry(
             "no heartbeat",
-            "the heart beats again",
+            "the heartbeat works again",
             longest=settings.heartbeat / 5,
             patience=settings.patience,
         )
@@ -262,7 +262,7 @@ class Heartbeat:
 
     async def _register_anew(self) -> None:
         log.error(
-            "worker %s was taken for gone and its jobs given to others; registering anew",
+            "worker %s was taken for gone and its jobs given to others; registering again",
             self._worker,
         )
         self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)

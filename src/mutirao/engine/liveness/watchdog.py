@@ -69,7 +69,7 @@ class Watch:
         hanging = {pulse.name: pulse.age() for pulse in self._pulses() if pulse.hangs()}
         if found := hanging.keys() & self._suspected:
             names = ", ".join(f"{name} ({hanging[name]:.0f} s)" for name in sorted(found))
-            raise WorkerFailed(f"these loops of the worker do not turn any more: {names}")
+            raise WorkerFailed(f"these loops of the worker hang: {names}")
         self._suspected = set(hanging)
 
     def _look_at_slots(self) -> None:
@@ -99,8 +99,8 @@ def stuck_since(since: float, over_at: OverAt, limit: float | None) -> WorkerStu
     if limit is None or monotonic() < max(since, over_at()) + limit:
         return None
     return WorkerStuck(
-        f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; what computes"
-        " for long belongs into a plain function, or a task with process=True"
+        f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; move"
+        " CPU-bound code to a plain function, or to a task with process=True"
     )
 
 

@@ -138,7 +138,7 @@ class OneByOne:
             except Exception as again:
                 if not is_splittable(again):
                     raise
-                log.exception("so is that it failed for that reason")
+                log.exception("the outcome that would report this for job %s is refused, too", job)
         log.critical("job %s cannot be settled at all; its attempt is lost", job)
         await self._lose(one)
         self._forget([one])

@@ -85,8 +85,8 @@ class VersionWatch:
         ]
         if all(newer):
             log.warning(
-                "version %s has taken over from %s: taking no more, and ending when what runs has."
-                " To go back to older code, deploy it with a later version",
+                "version %s has taken over from %s: claiming no more, ending after running jobs. To"
+                " go back to older code, deploy it with a later version",
                 *(newer[0], version),
             )
             self.outdated.set()
@@ -149,7 +149,7 @@ class VersionAnnouncer:
         try:
             other = msgspec.json.decode(body, type=Deployed)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as unfit:
-            log.warning("an announcement of a worker cannot be read, and is passed over: %s", unfit)
+            log.warning("an announcement of a worker cannot be read, and is ignored: %s", unfit)
             return
         if other == me:
             self._rest()
