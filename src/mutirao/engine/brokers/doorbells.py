@@ -159,9 +159,7 @@ class Doorbells:
             self.reached = max((claim.run_at for claim in claims), default=self.reached)
         results = await consumer.settle([settling for settling, _ in came])
         if lost := [error for error in results if error is not None]:
-            log.info(
-                "%s messages of doorbells come again, and are stale: %s", len(lost), lost[0]
-            )
+            log.info("%s messages of doorbells come again, and are stale: %s", len(lost), lost[0])
 
     def _read(self, delivery: Delivery) -> Read:
         """Return how a delivery is settled, and its doorbells if this worker answers them."""
