@@ -326,8 +326,8 @@ class Job(JobFacts):
             StaleRun: on leaving the block, if the job was taken from this attempt meanwhile;
                 everything is rolled back.
             WrongState: the handler runs in another process; or `using` is given where the program
-                has no connections of its own. With `connection=True` also at
-                `commit` and `rollback` inside, and on leaving the block if it is ended already.
+                has no connections of its own. With `connection=True` also at `commit` and
+                `rollback` inside, and on leaving the block if it is ended already.
         """
         if using is not None:
             return self._begin(self, Using(using))
