@@ -1,4 +1,4 @@
-"""Single flight: concurrent callers of one question share its answer, in whatever loop they run."""
+"""Single flight: concurrent callers of one question share its answer, also across event loops."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class SingleFlight(Generic[T]):
                 asked = self._asked.get(what)
                 if asked is None:
                     mine = self._asked[what] = Future[T]()
-                    mine.set_running_or_notify_cancel()  # nobody who waits can cancel it
+                    mine.set_running_or_notify_cancel()  # no waiting caller can cancel it
             if asked is None:
                 return await self._lead(what, mine, ask)
             try:

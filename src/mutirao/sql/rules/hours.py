@@ -104,7 +104,7 @@ def roll_up(words: Words, keep: float | None, now: datetime | None) -> Query[boo
     latest = (yield from words.moment(now)) - LATE_ATTEMPT_MICROS
     until = yield from _until()
     [(far,)] = yield Execute(_FAR, (until, latest) * len(OutcomeKind))
-    # Only of this part: to wait for all that is left would read it anew each time.
+    # Only of this part: waiting for all that is left would read it again each time.
     closing = max(until, (yield from words.closed(until, latest if far is None else far)))
     if (yield Execute(_ANYTHING, (until, closing)))[0][0]:
         yield from _add_up(words, until, closing)

@@ -17,7 +17,7 @@ class Groups:
         self._groups: dict[str, deque[Lease]] = {}
 
     def arrive(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Take what was received, in its order; return what may be worked on now."""
+        """Take received messages, in their order; return those that may be worked on now."""
         turns = []
         for each in leases:
             if each.group is None:

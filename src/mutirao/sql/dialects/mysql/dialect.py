@@ -202,7 +202,7 @@ class MariaDB(Dialect):
         conn.execute(update_those(table, free).values(its))
 
     def before_looking_for_old(self, conn: Connection) -> None:
-        """Whoever adds up has this lock, and then waits for the rows of attempts."""
+        """Wait until no transaction adds up hours: it would wait for rows of attempts."""
         conn.exec_driver_sql(_NOBODY_ADDS).all()
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:

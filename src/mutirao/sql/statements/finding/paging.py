@@ -74,7 +74,7 @@ def ids(
 ) -> tuple[list[int], int | None]:
     """Return the ids of the next jobs that match, and the id below which more may be.
 
-    Whoever goes on to the end has met all of them.
+    A caller that continues to the end has met all of them.
     """
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
     window = _window(conn, which, before, whole=True)
