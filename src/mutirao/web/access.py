@@ -19,12 +19,12 @@ from mutirao.model.display import one_line
 from mutirao.model.filters.filter import Filter, SaidTerm, parse
 
 DECIDED = "mutirao.access"  # in the environ of WSGI, where no header of a request can stand
-NOBODY = "dashboard"  # who acts, where nobody says who it is
+NOBODY = "dashboard"  # the user, if none is known
 OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
 class Permission(IntEnum):
-    """What a user may do; each may do what those before it may."""
+    """What a user may do; each level includes those before it."""
 
     NONE = 0
     READ = 1  # look
@@ -59,7 +59,7 @@ class Access:
 
     @classmethod
     def none(cls) -> Self:
-        """Return the access of nobody: every page says that it is refused."""
+        """Return the access of an unknown user: every page refuses it."""
         return cls(role=Permission.NONE)
 
     @classmethod

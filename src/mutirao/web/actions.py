@@ -35,7 +35,7 @@ LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter i
 
 
 async def act(call: PageCall) -> Response:
-    """Give the command that the path names; tell on the page it came from what became of it."""
+    """Execute the command in the path; show the result on the page that it came from."""
     command = COMMANDS.get(call.request.path_params["name"])
     if command is None:
         raise HTTPException(404)

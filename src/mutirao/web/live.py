@@ -50,7 +50,7 @@ class Readings:
     ) -> T | None:
         """Return a reading that takes long: the last one, or None, while it is read again.
 
-        What takes long is read the less often: it is fresh for twenty times as long.
+        A slow reading is done less often: it is fresh for twenty times as long as it took.
 
         Parameters:
             within: seconds that are waited for it.

@@ -1,4 +1,4 @@
-"""An operation of the API: what it takes, who may ask for it, and what it answers."""
+"""An operation of the API: its parameters, its required role, and its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ PREFIX = "/api/v1"
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an operation answers: a value that becomes JSON, the status, and more headers."""
+    """The answer of an operation: a value that becomes JSON, the status, and more headers."""
 
     value: Any
     status: int = 200
@@ -29,8 +29,8 @@ class Operation:
         does: one sentence.
         role: who may ask for it.
         run: does it.
-        answer: the type of what it answers.
-        query, body: the types of what it takes; None: nothing.
+        answer: the type of its answer.
+        query, body: the types of its parameters; None: none.
         whole: whether it is about all jobs, and so not for those who see only some.
         statuses: of its successes.
         refusals: statuses that it alone has, and what they mean.

@@ -48,7 +48,7 @@ class Workforce(msgspec.Struct, kw_only=True):
 
 
 class Statistics(msgspec.Struct, kw_only=True):
-    """What there is to do, and who does it."""
+    """The waiting and running work, and the workers that do it."""
 
     jobs: dict[JobState, int]
     at_least: bool
