@@ -20,14 +20,14 @@ from mutirao.model.jobs.job import Job
 
 
 def close_old() -> None:
-    """Close what is broken or too old; leave what is in a transaction, such as a test's."""
+    """Close connections that are broken or too old; leave open transactions, such as a test's."""
     for each in connections.all(initialized_only=True):
         if not each.in_atomic_block:
             each.close_if_unusable_or_obsolete()
 
 
 def forget_queries() -> None:
-    """Forget what was logged, which is kept for requests; not what a test is counting."""
+    """Forget logged queries, which are kept for requests; not those that a test is counting."""
     for each in connections.all(initialized_only=True):
         if not (each.in_atomic_block or each.force_debug_cursor):
             each.queries_log.clear()

@@ -108,7 +108,7 @@ class Budget:
             self._free += 1
 
     def give_up(self, future: "Future[None]") -> None:
-        """Wait no more; give back what came meanwhile."""
+        """Stop waiting; give back connections that came meanwhile."""
         if not future.cancel():
             self.give_back()
 

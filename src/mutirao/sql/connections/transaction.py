@@ -184,7 +184,7 @@ class CompletingTransaction:
         await greenlet_spawn(self._close, error)
 
     def _raise(self, error: BaseException) -> None:
-        """Raise it, or what it means where it has cost the driver's own connection."""
+        """Raise the error, or its meaning if it has cost the driver's own connection."""
         if self._gives == "driver" and lending.is_lost(self._connection):
             self._connection.invalidate(error)
             raise translated(error) or StoreUnavailable("the connection was lost") from error

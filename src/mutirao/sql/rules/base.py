@@ -126,7 +126,7 @@ class Rules(ABC):
 
     @abstractmethod
     def wake_all(self) -> Query[None]:
-        """Let all workers look again when this transaction commits, also those that are busy."""
+        """Make all workers look again when this transaction commits, also busy ones."""
 
     @abstractmethod
     def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
@@ -141,7 +141,7 @@ class Rules(ABC):
 
     @abstractmethod
     def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
-        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        """Apply a supersede rule to the jobs of a task and a key that SQL enqueued."""
 
     # Sums by the hour; see `mutirao.model.jobs.hours`.
 

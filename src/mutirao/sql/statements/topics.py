@@ -201,7 +201,7 @@ def _stale(publication: Job) -> StaleRun:
 
 
 def _was_delivered(conn: Connection, publication: Job) -> bool:
-    """Return whether there is a delivery of a publication, or it goes on where one has died."""
+    """Return whether a publication has a delivery, or continues where one has died."""
     mine = exists().where(delivery.c.publication == publication.id)
     return publication.redrive_of is not None or bool(conn.scalar(select(mine)))
 

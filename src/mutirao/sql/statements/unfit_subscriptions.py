@@ -37,7 +37,7 @@ class DisableUnfit:
     now: datetime | None
 
     def write(self, conn: Connection) -> Mapping[str, str]:
-        """Disable them; return what is wrong with each, by id."""
+        """Disable them; return the error of each, by id."""
         found: dict[str, str] = {}
         refused: dict[str, str] = {}
         made = 0

@@ -91,7 +91,7 @@ class RowLocking:
     async def order(
         self, body: Callable[[Connection, JobFilter], list[int]], which: JobFilter
     ) -> list[int]:
-        """Do something to all jobs that match; return their ids."""
+        """Act on all jobs that match; return their ids."""
 
         async def one_by_one() -> list[int]:
             found = await self.runner.run(statements.job_admin.matching_live, which)

@@ -1,4 +1,4 @@
-"""What the pages of the admin have in common: rows are read, and counted up to a bound."""
+"""The common part of the admin's pages: rows are read, and counted up to a bound."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -69,7 +69,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         return False
 
     def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return False: what is done is an action."""
+        """Return False: changes are made by actions."""
         return False
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
@@ -82,7 +82,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
 
     @outside_requests_transaction
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
-        """Show the list, or do what was chosen."""
+        """Show the list, or run the chosen action."""
         return super().changelist_view(request, extra_context)
 
     def each(
@@ -93,10 +93,10 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         done: str,
         do: Callable[[Any, Any], Awaitable[object]],
     ) -> None:
-        """Do something to each row that was chosen, and tell how many there were.
+        """Act on each chosen row, and show how many there were.
 
         Parameters:
-            command: what the audit calls it.
+            command: its name in the audit.
             done: their number, as shown.
         """
         count = 0
@@ -150,7 +150,7 @@ class AuditPage(ReadPage):
 
     @column("change")
     def new_values(self, row: Any) -> str:
-        """Return the new values of jobs, or what was done to something else."""
+        """Return the new values of jobs, or the action on another object."""
         return text(row.change)
 
     @column("filter")

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
+"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and the differences."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -108,7 +108,7 @@ class MariaDB(Dialect):
         return ADMIN
 
     def refuse_server(self, conn: Connection) -> None:
-        """Ask what it has."""
+        """Query its features."""
         server.refuse(conn)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
@@ -248,12 +248,12 @@ class MariaDB(Dialect):
         return subscriptions
 
     def place_inserted(self, conn: Connection) -> None:
-        """Do what workers do when they look next."""
+        """Do what workers do at their next claim."""
         while len(through(conn, WORDS.place())) == packets.MAX_ROWS:
             pass
 
     def count_retry(self, conn: Connection) -> None:
-        """Count it in a row that nobody holds for longer."""
+        """Count it in a row that no transaction holds for longer."""
         conn.exec_driver_sql(_COUNT_RETRY)
 
     def refresh_statistics(self, conn: Connection) -> None:

@@ -142,7 +142,7 @@ class MysqlWords(Words):
         return Condition("run_at >= ? AND (run_at > ? OR id >= ?)", (run_at, run_at, id))
 
     def by_index(self, name: str) -> str:
-        """Return what stands after a table that is to be read by an index."""
+        """Return the SQL after a table that is to be read by an index."""
         return f"FORCE INDEX ({name})"
 
     def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:

@@ -99,7 +99,7 @@ class PostgresqlAdmin(Admin):
         connection.execute(select(_ends_if_idle(), _set("lock_timeout", WAITED_FOR)))
 
     def clock(self, connection: Connection) -> datetime:
-        """Ask the server."""
+        """Query the server."""
         now: datetime = connection.scalars(text("SELECT clock_timestamp()")).one()
         return now
 

@@ -132,7 +132,7 @@ class PostgreSQL(Dialect):
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar
     ) -> ColumnElement[bool]:
-        """Ask the function, which is planned as if its body stood here."""
+        """Call the function, which is planned as if its body stood here."""
         wanted = cast(literal(json.dumps(value), Text), JSON)
         return func.mutirao_has_argument(args, name, wanted).is_(true())
 
@@ -188,11 +188,11 @@ class PostgreSQL(Dialect):
         return insert(table).on_conflict_do_nothing()
 
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
-        """Ask the function."""
+        """Call the function."""
         return func.nullif(finished_at < func.mutirao_closed(), false())
 
     def count_retry(self, conn: Connection) -> None:
-        """Draw a number: a sequence makes nobody wait."""
+        """Draw a number: a sequence makes no transaction wait."""
         conn.execute(_COUNT_RETRY)
 
     def refresh_statistics(self, conn: Connection) -> None:

@@ -6,7 +6,7 @@ from textwrap import wrap
 from mutirao.errors import ConfigurationError
 from mutirao.sql.dialects.postgresql import grants, sets
 
-PRINT_WIDTH = 100  # of what is printed
+PRINT_WIDTH = 100  # characters of a printed line
 
 # Privileges that PUBLIC has on `public` and on functions, unless they were revoked.
 _USABLE = {"Where PUBLIC may not use the schema": f"GRANT USAGE ON {grants.SCHEMA} TO {{to}}"}
