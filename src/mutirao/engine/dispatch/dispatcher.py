@@ -79,10 +79,10 @@ class Dispatcher:
         return max((self._over_at(each) for each in list(self._running)), default=0.0)
 
     def _over_at(self, running: Running) -> float:
-        terms = self._executor.terms[running.claim.task]
-        if not terms.in_loop:
+        options = self._executor.options[running.claim.task]
+        if not options.in_loop:
             return 0.0
-        timeout, watch = terms.timeout_of(running.claim), running.watch
+        timeout, watch = options.timeout_of(running.claim), running.watch
         over_at = inf if timeout is None else running.started + timeout
         return over_at if watch is None else min(over_at, watch.due)
 
@@ -242,8 +242,8 @@ class Dispatcher:
 
     def _is_mere_call(self, claim: Claim) -> bool:
         try:
-            terms = self._executor.terms[claim.task]
-            return terms.is_call and not claim.lost and terms.stall_timeout is None
+            options = self._executor.options[claim.task]
+            return options.is_call and not claim.lost and options.stall_timeout is None
         except Exception:  # noqa: BLE001 (`_start` meets it again, and judges it)
             return False
 
@@ -252,7 +252,7 @@ class Dispatcher:
         claim = running.claim
         self._buffer.note(claim)
         self._hold(running)
-        timeout = self._executor.terms[claim.task].timeout_of(claim)
+        timeout = self._executor.options[claim.task].timeout_of(claim)
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(-running.started_ago())
@@ -280,20 +280,20 @@ class Dispatcher:
 
     def _launch(self, running: Running) -> None:
         claim = running.claim
-        terms = self._executor.terms[claim.task]
-        timeout, stall = terms.timeout_of(claim), terms.stall_timeout
+        options = self._executor.options[claim.task]
+        timeout, stall = options.timeout_of(claim), options.stall_timeout
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
-            running.arm(terms.lead)
+            running.arm(options.lead)
         if stall is not None:
             stalled = partial(self._stalled, running, stall)
-            running.watch = StallWatch(stall, stalled, terms.lead)
+            running.watch = StallWatch(stall, stalled, options.lead)
         # Each attempt has its own context: it must not see what the last handler has set.
         context = self._context.copy()
         if claim.lost and self.note_start is not None:
             noted = after_note(self.note_start, self._executor.attempt)
             self.follow(running, noted, context)
-        elif terms.is_call:
+        elif options.is_call:
             self._calls.start(running, context)
         else:
             self.follow(running, self._executor.attempt, context)
@@ -366,7 +366,7 @@ class Dispatcher:
         finished = running.ended or monotonic()
         self._pace.took(finished - running.started)
         claim = running.claim
-        linked = claim.linked or self._executor.terms[claim.task].task.keeps_results
+        linked = claim.linked or self._executor.options[claim.task].task.keeps_results
         if running.settled:
             own = Finished(claim, outcome, running.started, finished, None, linked)
             self._completer.note_own(own, [*([Wake()] if linked else []), *running.woken])
@@ -399,7 +399,7 @@ class Dispatcher:
         if running.over:
             return
         claim = running.claim
-        if self._executor.terms[claim.task].in_thread:
+        if self._executor.options[claim.task].in_thread:
             log.error(
                 "job %s (%s) is stuck: a thread cannot be ended; its slot is lost until it returns",
                 *(claim.id, claim.task),

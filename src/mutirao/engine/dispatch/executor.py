@@ -16,7 +16,7 @@ from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.attempt_log import JobLog
-from mutirao.engine.dispatch.attempt_terms import TermsOfTasks
+from mutirao.engine.dispatch.effective_options import EffectiveOptionsByTask
 from mutirao.engine.dispatch.probes import until_done
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.log import log
@@ -67,7 +67,7 @@ class AttemptContext:
 
 
 class Executor:
-    """Runs attempts of the registered tasks. `terms`: how attempts of each task run."""
+    """Runs attempts of the registered tasks. `options`: how attempts of each task run."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Executor:
         self._tasks, self._pauser, self._home = tasks, context.pauser, context.home
         self._fan_out = context.fan_out
         self._middleware = tuple(middleware)
-        self.terms = TermsOfTasks(
+        self.options = EffectiveOptionsByTask(
             tasks, context.defaults, children=processes is not None, around=bool(middleware)
         )
         self._threads = threads
@@ -95,8 +95,8 @@ class Executor:
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
-        terms = self.terms[claim.task]
-        policy = terms.task.retry_of(claim.args, terms.retry)
+        options = self.options[claim.task]
+        policy = options.task.retry_of(claim.args, options.retry)
         return outcomes.of_error(error, claim.attempt, _number(claim.max_attempts), policy)
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
@@ -249,7 +249,7 @@ class Executor:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
-        timeout, alive = self.terms[claim.task].timeout_of(claim), running.note_alive
+        timeout, alive = self.options[claim.task].timeout_of(claim), running.note_alive
         return Job(
             claim, limit, timeout, running.begin, self._report, keep, running.shall_end,
             self._pauser, self._home, alive, running,
@@ -303,7 +303,7 @@ class Executor:
 
     def most_attempts(self, claim: Claim) -> int:
         """Return how many attempts a job may have."""
-        return _number(claim.max_attempts) or self.terms[claim.task].retry.most_attempts
+        return _number(claim.max_attempts) or self.options[claim.task].retry.most_attempts
 
 
 def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:

@@ -1,4 +1,4 @@
-"""Computes once for each task, not for each attempt, how a worker runs its attempts."""
+"""Computes the effective options of each task once, not for each attempt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,8 +12,10 @@ from mutirao.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class RunTerms:
-    """How a worker runs the attempts of one task.
+class EffectiveOptions:
+    """The options that a worker uses for all attempts of one task.
+
+    A task that leaves an option out has the default of the worker, or of the application.
 
     Parameters:
         retry: its policy.
@@ -56,8 +58,8 @@ class RunTerms:
         return not (task.is_coroutine or self.in_child or self.around or task.asks)
 
 
-class TermsOfTasks(dict[str, RunTerms]):
-    """The terms of each task, computed when first asked for.
+class EffectiveOptionsByTask(dict[str, EffectiveOptions]):
+    """The effective options of each task, computed at the first lookup of its name.
 
     Parameters:
         defaults: the worker's, for tasks without options of their own; None: the application's.
@@ -77,10 +79,10 @@ class TermsOfTasks(dict[str, RunTerms]):
         self._tasks, self._defaults = tasks, defaults
         self._children, self._around = children, around
 
-    def __missing__(self, name: str) -> RunTerms:
+    def __missing__(self, name: str) -> EffectiveOptions:
         task = self._tasks[name]
         retry, timeout = task.terms(self._defaults)
         stall, in_child = task.options.stall_timeout, task.options.process and self._children
-        terms = RunTerms(task, retry, timeout, stall, in_child, self._around)
-        self[name] = terms
-        return terms
+        options = EffectiveOptions(task, retry, timeout, stall, in_child, self._around)
+        self[name] = options
+        return options
