@@ -41,7 +41,7 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.postgresql import running, statements
+from mutirao.sql.dialects.postgresql import running_jobs, statements
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
@@ -152,7 +152,7 @@ class PostgreSQL(Dialect):
 
     def running_near(self) -> Select[int]:
         """Look at the first jobs of each lane, and at the newest."""
-        return running.running_near()
+        return running_jobs.running_near()
 
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""
