@@ -16,7 +16,7 @@ import pytest
 from mutirao_conformance import DriverContract, StoreContract
 
 Share = Callable[[int], int]
-LESS = 3  # one of so many examples is tried: what each run draws anew adds up over the runs
+LESS = 3  # one of so many examples is tried: each run draws others, which add up over the runs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
