@@ -304,7 +304,7 @@ def text_of(wanted: Wanted, given: dict[str, Any]) -> str | None:
 
 
 def user() -> str:
-    """Return the user of the system who gives the command, for the audit."""
+    """Return the system's user that runs the command, for the audit."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # one without a name
@@ -312,7 +312,7 @@ def user() -> str:
 
 
 def noted(app: Mutirao, about: "About", body: Callable[[], Awaitable[T]]) -> T:
-    """Run a body as `ask` does; the audit records what it does, and who gave the command."""
+    """Run a body as `ask` does; the audit records what it does, and its user."""
     return ask(app, lambda: app.actions.anote(user(), about, body))
 
 

@@ -53,7 +53,7 @@ class RemoteKeys:
     """The public keys of other servers; one for a process, used from any event loop and thread.
 
     The sender of a request chooses the URL: so only URLs that the guard admits are fetched, in ten
-    seconds, 256 kB at most, once for all who want it at the same time, and again only after a
+    seconds, 256 kB at most, once for all simultaneous callers, and again only after a
     minute if it failed. A document counts only if it is served as one of ActivityStreams, and a key
     only if its owner's own document names it.
 

@@ -23,7 +23,7 @@ class SingleFlight(Generic[T]):
         self._asked: dict[str, Future[T]] = {}
 
     async def once(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what `ask` returns: one's own, or that of a caller who wants the same."""
+        """Return the result of `ask`, or of the call for the same key that already runs."""
         while True:
             with self._lock:
                 asked = self._asked.get(what)

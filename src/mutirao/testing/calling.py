@@ -1,7 +1,7 @@
 """Calls plain functions in the caller's own thread, while no event loop runs there.
 
 Frameworks refuse synchronous database calls beside a running event loop, as Django does. So the
-loop that drives a drain stops for each call, and goes on when that has returned.
+loop that drives a drain stops for each call, and continues when that has returned.
 """
 
 import asyncio

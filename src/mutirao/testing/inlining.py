@@ -61,7 +61,7 @@ class InlineStore(MemoryStore):
 
     Parameters:
         tasks: the application's tasks. Jobs of others are left waiting.
-        middleware: what goes around each attempt.
+        middleware: it wraps each attempt.
         session_factory: what `job.transaction()` gives, as for MemoryStore.
         home: what handlers know of the database.
     """

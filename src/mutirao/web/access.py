@@ -39,7 +39,7 @@ class Access:
 
     Parameters:
         role: see `Permission`.
-        user: who it is, for the record of what was done.
+        user: the name, for the audit.
         only: a filter of jobs, such as `queue:mail,bulk` or `tenant:5`: no other job is shown or
             acted on, and of pages there are only those of jobs.
         contents: whether arguments, results, metadata, keys and the texts of errors are shown, and
@@ -64,17 +64,17 @@ class Access:
 
     @classmethod
     def read(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of a user who looks."""
+        """Return the access of a user that only reads."""
         return cls(role=Permission.READ, user=user, only=only, contents=contents)
 
     @classmethod
     def act(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of a user who acts on jobs."""
+        """Return the access of a user that acts on jobs."""
         return cls(role=Permission.ACT, user=user, only=only, contents=contents)
 
     @classmethod
     def admin(cls, user: str = "") -> Self:
-        """Return the access of a user who may do everything."""
+        """Return the access of a user that may do everything."""
         return cls(role=Permission.ADMIN, user=user)
 
     def may(self, role: Permission) -> bool:
@@ -83,7 +83,7 @@ class Access:
 
 
 def who(access: Access) -> str:
-    """Return who acts, for the audit."""
+    """Return the name of the acting user, for the audit."""
     return one_line(access.user)[:MAX_WHO] or NOBODY
 
 

@@ -1,8 +1,8 @@
-"""The commands that forms give: who may give each, and what a page tells of it.
+"""The commands of forms: the role that each needs, and the message about its result.
 
 Each is checked itself, when it is about to act: a button that is not shown protects nothing. A
-command answers with the way back to the page, which tells what came of it: a page that is loaded
-again acts on nothing.
+command answers with a redirect to the page, which shows the result: to load that page again
+acts on nothing.
 """
 
 from collections.abc import Mapping

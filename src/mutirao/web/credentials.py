@@ -1,4 +1,4 @@
-"""The door of a dashboard that stands alone: a user and a password, or a token, or loopback only.
+"""The login of a dashboard of its own: a user and a password, or a token, or loopback only.
 
 What is given is compared in constant time. A failure is answered late, the later the more there
 were. While many wait for that, what has not fitted lately is not even compared: a client that does
@@ -66,8 +66,8 @@ class Credentials:
     def fits(self, header: str) -> str | None:
         """Return the user whose password an Authorization header has; None if it does not fit.
 
-        A client with the token is "token", whatever name is given with it: nobody has asked for
-        that. Each secret is compared, whichever the header has: the time tells nothing.
+        A client with the token is "token", whatever name is given with it: the name is not
+        checked. Each secret is compared, whichever the header has: the time tells nothing.
         """
         scheme, _, given = header[:4_000].partition(" ")
         if scheme.lower() == "bearer":

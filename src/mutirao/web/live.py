@@ -96,6 +96,6 @@ class Readings:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Look at the error of a reading: everybody who waited for it may have left."""
+    """Retrieve the error of a reading: all that waited for it may have left."""
     if not task.cancelled():
         task.exception()

@@ -1,4 +1,4 @@
-"""What stands before every page: by which name it is asked, and from which page a form comes.
+"""The checks before every page: the host name of the request, and the origin of a form.
 
 There are no sessions and no tokens of forms. A browser says itself where a request comes from:
 `Sec-Fetch-Site`, or, over plain HTTP to a name that is not localhost, only `Origin`.

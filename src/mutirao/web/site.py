@@ -1,7 +1,7 @@
-"""The dashboard as an ASGI application: what is asked, who asks, and what comes of errors.
+"""The dashboard as an ASGI application: finds the page and the user, and handles errors.
 
-An error becomes a page, never a traceback; what nobody has foreseen is in the log of the program.
-Nothing is opened before the first request, as a mounted application is not told of the start.
+An error becomes a page, never a traceback; an unexpected one is in the log of the program. Nothing
+is opened before the first request, as a mounted application gets no event of the start.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence

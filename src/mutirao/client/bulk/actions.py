@@ -61,7 +61,7 @@ class Actions:
             action: what is to be done.
             which: the filter, which has to have a term, unless ids are given.
             ids: the jobs; with a filter, those of them that match it.
-            by: the person who does it, for the audit.
+            by: the user that does it, for the audit.
             expected: how many jobs matched when a person confirmed it, for the audit.
             batch: the number of jobs of a transaction.
             progress: called with the action's id, and its progress, after each batch.
@@ -121,7 +121,7 @@ class Actions:
         return done
 
     async def anote(self, by: str, about: About, work: Callable[[], Awaitable[R]]) -> R:
-        """Act on another object than jobs, and record in the audit who did it.
+        """Act on an object that is not a job, and record the action and its user in the audit.
 
         Raises the errors of `work`; they are in the audit, too.
         """

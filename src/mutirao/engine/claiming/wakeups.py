@@ -58,7 +58,7 @@ class ListenPolicy:
         self.pause = SHORTEST_PAUSE  # seconds until it looks again without a wake-up
 
     def looked(self, found: bool, *, hears: bool = False) -> None:
-        """Record whether a claim found something. `hears`: it can listen as soon as it has time."""
+        """Record whether a claim found something. `hears`: wake-ups reach the worker."""
         if self.look is Look.AT_ONCE:
             self.hurries = found
         elif self.look is Look.WOKEN:

@@ -1,7 +1,7 @@
 """Decides which claimed jobs a worker starts: those of its tasks, and one suspect at a time.
 
 A suspect is a job with which workers were lost. Only one of several suspects causes the losses, and
-it must not take the others with it every time: so one runs, and the others come again one after
+it must not take the others with it every time: so one runs, and the others wait and run one after
 another. The store, or the broker that has it, decides about a job that is not admitted.
 """
 
@@ -48,6 +48,6 @@ class SuspectTurn:
         return free
 
     def wait(self) -> float:
-        """Return the seconds after which the next of the others comes again."""
+        """Return the seconds until the next of the other suspects is due again."""
         self._later += 1
         return lost_workers.postponed_for(self._later)

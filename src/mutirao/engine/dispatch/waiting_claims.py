@@ -1,7 +1,7 @@
 """Keeps claimed jobs until a slot is free.
 
 Both the event loop and threads take them. A thread whose call has ended begins the next job itself,
-in place of the ended one, and the event loop learns of several such starts at once.
+in place of the ended one, and the event loop gets several such starts in one call.
 """
 
 import threading

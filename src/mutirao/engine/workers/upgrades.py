@@ -1,6 +1,6 @@
 """Detects that workers of a newer version of the application serve the same queues.
 
-It learns of them from the rows of its databases, and from brokers over which workers inform each
+It finds them in the rows of its databases, and from brokers over which workers inform each
 other. A worker counts from its first heartbeat on: a new version that ends right after its start
 does not end an old one.
 """

@@ -120,7 +120,7 @@ class AsyncResult:
         return self.status == "FAILURE"
 
     def revoke(self, terminate: bool = False, **others: Any) -> None:
-        """Cancel it; if it runs, its worker learns of that with the next heartbeat.
+        """Cancel the job; if it runs, the next heartbeat of its worker reads that.
 
         `terminate` changes nothing: a coroutine is ended, a thread cannot be.
         """

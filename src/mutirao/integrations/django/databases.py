@@ -32,7 +32,7 @@ def selected(wrapper: Any, columns: Sequence[str]) -> str:
 
 
 def job_row() -> type:
-    """Return what stands for the rows of jobs before routers, which may be asked before models."""
+    """Return a stand-in for the model of jobs, for routers that are asked before models load."""
     meta = Options(None, "mutirao")
     meta.object_name, meta.model_name, meta.db_table = "Job", "job", "mutirao_jobs"
     return type("Job", (), {"_meta": meta})

@@ -46,8 +46,8 @@ def around_functions(job: Job) -> Iterator[None]:
 def set_up_child() -> None:
     """Set Django up in a child process, by DJANGO_SETTINGS_MODULE, unless that is under way.
 
-    A child imports what stands around a handler before it imports the handler, which may need
-    models.
+    A child imports this module, which wraps handlers, before the module of its handler, which
+    may need models.
     """
     if parent_process() is not None and not (apps.ready or apps.loading):
         django.setup(set_prefix=False)

@@ -2,7 +2,7 @@
 
 Outside a transaction the application does it on connections of its own, in short transactions. In
 one, which ATOMIC_REQUESTS or a test has begun, it belongs to it: all is done on Django's
-connection, else it would not see what stands there, and on SQLite wait for its own lock.
+connection, else it would not see uncommitted rows, and on SQLite wait for its own lock.
 """
 
 from collections.abc import Awaitable, Callable, Iterator

@@ -1,6 +1,6 @@
 """The dashboard in a project's URLs, for staff: `path("jobs/", include(…this module…))`.
 
-It is a plain view, so Django's middleware stands before it, by WSGI and by ASGI. The dashboard
+It is a plain view, so Django's middleware runs before it, by WSGI and by ASGI. The dashboard
 itself runs in one event loop of the process, with two connections of its own.
 """
 

@@ -192,7 +192,7 @@ def chain(*parts: "NewJob | Part") -> Chain:
 def group(*parts: "NewJob | Part | Iterable[NewJob | Part]") -> Group:
     """Return parts that run at the same time; given one by one, or as one iterable.
 
-    An empty group is done at once: what comes after it waits for what comes before it, and its
+    An empty group is done at once: the part after it waits for the part before it, and its
     result is the empty list.
 
     Raises:

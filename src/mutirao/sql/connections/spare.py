@@ -22,7 +22,7 @@ class SpareConnections:
     """A lender of an engine's connections, to one borrower each; usable from any thread.
 
     `most`: the maximum number of connections outside of the pool at which returned ones are still
-    kept at hand. Beyond that they return to the pool, which knows who waits for one and closes
+    kept at hand. Beyond that they return to the pool, which serves waiting callers and closes
     surplus ones.
     """
 

@@ -218,9 +218,9 @@ class CompletingTransaction:
         self._woken = wakes_of(self._job, settled)
 
     def _written(self, settlement: Settlement) -> set[int]:
-        """Write it, past SQLAlchemy if nobody waits for the job and no result is kept.
+        """Write it, without SQLAlchemy if no caller waits for the job and no result is kept.
 
-        Past SQLAlchemy a COMMIT may travel with it, which would be the caller's of a borrowed one.
+        Without SQLAlchemy the COMMIT may be sent with it; that of a borrowed one is its owner's.
         """
         connection = self._connection
         whole = settlement.keyed or settlement.linked or self._engines.borrowed

@@ -77,7 +77,7 @@ class Admin(ABC):
     def bound_locks(self, connection: Connection) -> None:
         """Limit how long this transaction locks objects that others need, and waits for locks.
 
-        Where the server can: it is ended if its client stands still, stopped or suspended perhaps.
+        Where the server can, it ends the transaction of a client that hangs or is suspended.
         """
         return
 

@@ -319,7 +319,7 @@ def lost_error(error: BaseException, *, may_be_committed: bool) -> StoreError | 
     """Return the error of a call that lost its connection; None if it means something else.
 
     Its message says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or
-    a statement that stands alone, may have reached the server.
+    a statement outside a transaction, may have reached the server.
     """
     failure = judge(error)
     if failure not in (_LOST, _UNREACHABLE, _INTERVENED):  # psycopg2 gives a lost one no code

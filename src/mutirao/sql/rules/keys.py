@@ -151,7 +151,7 @@ class Last(NamedTuple):
 
 
 def holding(words: Words, name: KeyName) -> Query[Holding | None]:
-    """Return what holds a key, or held it last, as it is now. The key is held."""
+    """Return the current state of the jobs that hold a key, or held it last. The key is held."""
     if words.locks:
         return (yield from _holding_now(words, name))
     found = yield Execute(_HOLDER, name)

@@ -39,9 +39,9 @@ class Words(ABC):
     `hold`, `hold_free`: end a SELECT that locks its rows until the transaction ends; the second
     skips rows that are locked.
     `hold_now`: ends one that fails where a row is locked; None: it waits.
-    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner
+    `by_key`: follows the name of a table of which rows are changed by a list of ids, if the planner
     must be forced to use its primary key.
-    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner must be
+    `by_lane`: follows `mutirao_live` where due jobs are locked, if the planner must be
     forced to read them in their order, and no others.
     `forever`: the value for infinity, if a column of numbers has none.
     `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
@@ -179,8 +179,8 @@ class Words(ABC):
     def fill(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Lock what a table whose primary key is `job` has of these jobs.
 
-        Puts a row of zeros where it has none, as nobody can lock that without locking a gap. Where
-        no rows are locked, it does nothing.
+        Puts a row of zeros where it has none, as a missing row cannot be locked without a gap lock.
+        Where no rows are locked, it does nothing.
         """
         yield from ()
 

@@ -103,7 +103,7 @@ def is_paused() -> ColumnElement[bool]:
 
 
 def _origin(said: str) -> LimitOrigin:
-    """Return who made a limit: a command, if another program wrote something else into the row."""
+    """Return the origin of a limit: a command, if another program wrote an unknown value."""
     return LimitOrigin(said) if said in [*LimitOrigin] else LimitOrigin.COMMAND
 
 

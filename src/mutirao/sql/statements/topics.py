@@ -93,7 +93,7 @@ class FanOut:
     def pass_by(self, conn: Connection, publication: Job, after: str | None) -> str | None:
         """Make the jobs of the next subscriptions, but for those that have an order.
 
-        For when one of these is locked by somebody else for long: the others do not wait for it.
+        Used when another transaction locks one of these for long: the others do not wait for it.
         """
         held = _hold(conn, publication)._replace(in_order=False)
         return self._part(conn, publication, after, held).last

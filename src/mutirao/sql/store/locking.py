@@ -108,7 +108,7 @@ class RowLocking:
     ) -> list[Claim]:
         """Claim up to `limit` jobs by as many transactions as it takes.
 
-        Claimed jobs are returned although a later transaction fails: nobody else would run them.
+        Claimed jobs are returned although a later transaction fails: no other would run them.
         """
         claims = await some(limit)
         again = getattr(claims, "again", False)

@@ -96,7 +96,7 @@ class EventPublisher:
         return True
 
     async def _note_drops(self) -> None:
-        """Record once a minute how many were dropped, for people who ask later."""
+        """Record once a minute how many were dropped, for users that ask later."""
         if self._channel is None or self._channel.is_closed or monotonic() < self._note_at:
             return
         if more := self._drops.to_note():

@@ -328,8 +328,8 @@ def _of_channel(error: ChannelClosed, said: str) -> TransportError:
 def raise_if_other(error: BaseException) -> None:
     """Raise an error that is none of the client's.
 
-    It also cancels those who wait on a connection, raises a bare Exception in them where a channel
-    was closed without a reason, and in others that something is closed.
+    It also cancels callers that wait on a connection, raises a bare Exception in them where a
+    channel was closed without a reason, and in others that something is closed.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()

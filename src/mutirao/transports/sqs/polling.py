@@ -1,8 +1,8 @@
 """The thread that receives the messages of one queue for one consumer.
 
 A request that SQS is answering is never aborted: messages that it hands out meanwhile would be
-invisible to everybody until their visibility ends. A failing queue pauses this thread only:
-messages that were received before stay ours, and are settled as usual.
+invisible to all consumers until their visibility timeout ends. A failing queue pauses this thread
+only: messages that were received before stay ours, and are settled as usual.
 """
 
 import threading

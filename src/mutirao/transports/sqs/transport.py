@@ -327,7 +327,7 @@ class SQS:
         return found
 
     def _redrives(self, what: str, attributes: Mapping[str, Any]) -> list[Difference]:
-        """Return what is otherwise in who puts messages to the dead."""
+        """Return a difference if there is no redrive policy, or its count is too small."""
         policy = msgspec.json.decode(attributes.get("RedrivePolicy", "{}"))
         most = int(policy.get("maxReceiveCount", 0))
         if most >= LEAST_RECEIVES:

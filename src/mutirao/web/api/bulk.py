@@ -1,8 +1,8 @@
 """Actions on jobs: on those that are named, or on all that a filter finds; and the audit of them.
 
 By a filter, the number that was seen has to be given: if another number matches when the action
-begins, nothing is done. It is done in batches; what takes longer than a second goes on after the
-answer, which says where its progress is.
+begins, nothing is done. It is done in batches; one that takes longer than a second continues after
+the answer, which says where its progress is.
 """
 
 from collections.abc import Collection
@@ -155,7 +155,7 @@ async def stop_action(call: ApiCall) -> Answered:
 
 
 async def _found(call: ApiCall, id: int) -> AuditRecord:
-    """Return an action; who sees only some jobs sees those of their own."""
+    """Return an action; a user that sees only some jobs sees only their own actions."""
     found = await _known(call, id)
     if call.access.only and not _is_own(call.access, found):
         raise _unknown(id)

@@ -1,4 +1,4 @@
-"""One request of the API, read within bounds: who asks, and with which parameters and body."""
+"""One request of the API, read within bounds: its user, parameters and body."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime

@@ -27,11 +27,11 @@ class Operation:
         name: by which clients that are made from the document call it.
         method, path: `GET` or `POST`, and the path below the prefix, with parameters in braces.
         does: one sentence.
-        role: who may ask for it.
+        role: the one that a user needs for it.
         run: does it.
         answer: the type of its answer.
         query, body: the types of its parameters; None: none.
-        whole: whether it is about all jobs, and so not for those who see only some.
+        whole: whether it is about all jobs, and so not for users that see only some.
         statuses: of its successes.
         refusals: statuses that it alone has, and what they mean.
         tagged: whether the answer has an ETag.

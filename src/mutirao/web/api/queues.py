@@ -1,6 +1,6 @@
 """Queues: how many jobs of each state they have, whether they are paused, and the figures of all.
 
-What is counted is counted once for all who ask within some seconds, as for the pages.
+Each count is made once for all requests within some seconds, as for the pages.
 """
 
 from collections import defaultdict

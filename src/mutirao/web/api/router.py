@@ -1,4 +1,4 @@
-"""The API as an ASGI application: finds the operation, asks who asks, and answers in JSON."""
+"""The API as an ASGI application: finds the operation and the user, and answers in JSON."""
 
 import hashlib
 import json

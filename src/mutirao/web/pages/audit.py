@@ -1,4 +1,4 @@
-"""The audit: who did what to which jobs, and the results."""
+"""The page of the audit: users, their actions on jobs, and the results."""
 
 from starlette.responses import Response
 

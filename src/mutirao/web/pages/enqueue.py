@@ -69,7 +69,7 @@ def form(call: PageCall, name: str, job: JobRecord | None, filled: Filled) -> Re
 
 
 async def copied_job(call: PageCall, id: int) -> JobRecord:
-    """Return the job whose values are put into the form; Refused to who does not see contents."""
+    """Return the job whose values fill the form; raise Refused if the user sees no contents."""
     if not call.access.contents:
         raise Refused(None)
     return await call.client.ajob(id)

@@ -20,7 +20,7 @@ MOST_COUNTED = 10_000
 
 
 def action(description: str, permission: str) -> Callable[[F], F]:
-    """Return what makes a method an action, for those who have a permission."""
+    """Return a decorator that makes a method an action, for users with a permission."""
     marked: Callable[[F], F] = admin.action(description=description, permissions=[permission])
     return marked
 
@@ -42,7 +42,7 @@ class CappedPaginator(Paginator):  # type: ignore[misc]
 
 
 def who(request: Any) -> str:
-    """Return who acts, for the audit."""
+    """Return the name of the acting user, for the audit."""
     return one_line(str(request.user.get_username()))[:MAX_WHO] or "admin"
 
 
@@ -113,7 +113,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
     def noted(
         self, request: Any, command: str, row: Any, do: Callable[[Any, Any], Awaitable[object]]
     ) -> None:
-        """Do something to a row, and have the audit know who did it."""
+        """Do something to a row, and record it and its user in the audit."""
         about = About(command, self.opts.model_name, str(row.pk))
         perform(partial(_noted, who(request), about, do, row))
 
@@ -143,7 +143,7 @@ class GraphPage(ReadPage):
 
 
 class AuditPage(ReadPage):
-    """The audit: who did what to how many jobs."""
+    """The audit: the actions of users, and on how many jobs."""
 
     exclude = ("change", "filter", "error")
     readonly_fields = ("new_values", "of_filter", "why_not")

@@ -262,7 +262,7 @@ class MariaDB(Dialect):
 
 
 def _in_object(args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
-    """Return what a JSON object has of a name, which stands there as it is or in ASCII."""
+    """Return a JSON object's value of a name, which is written as it is or in ASCII."""
     # It is compared as it was written.
     written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
     readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON

@@ -273,7 +273,7 @@ class MysqlWords(Words):
         yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE", answers=False)
 
     def closed(self, until: int, latest: int) -> Query[int]:
-        """Wait for those that are about to commit, if nobody writes what has ended long ago."""
+        """Wait for those that are about to commit, if none writes a job that ended long ago."""
         if not (yield Execute(_NOBODY_LATE)):
             return until
         yield Execute(_ALL_COMMITTED, (until, latest))

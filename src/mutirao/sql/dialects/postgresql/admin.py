@@ -90,7 +90,7 @@ class PostgresqlAdmin(Admin):
         return mend(connection, statements, fills)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
-        """Hold an advisory lock until the transaction ends, or its client stands still."""
+        """Hold an advisory lock until the transaction ends, or its client hangs."""
         lock = func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))
         connection.execute(select(_ends_if_idle(), lock))
 

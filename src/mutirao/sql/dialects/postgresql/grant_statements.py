@@ -21,8 +21,8 @@ def sql(names: Collection[str], to: str | None = None, schema: str | None = None
     """Return the GRANT statements of some roles, of all if none is named; a section each.
 
     Parameters:
-        to: who gets them, a role of the database; None: a name for each.
-        schema: the one that was chosen for the tables, which nobody else may use; None: `public`.
+        to: the role of the database that gets them; None: a name for each.
+        schema: the one that was chosen for the tables, which no other role may use; None: `public`.
 
     Raises:
         ConfigurationError: there is no such role, or the schema cannot be one.

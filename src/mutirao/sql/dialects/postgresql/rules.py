@@ -163,7 +163,7 @@ class PostgresqlRules(Rules):
         yield Execute(statements.WAKE_ALL)
 
     def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
-        """Notify callers who wait for one of them, if there are any."""
+        """Notify callers that wait for one of them, if there are any."""
         yield Execute(statements.NOTIFY_ENDED, (array(jobs),))
 
     def hold(self, jobs: Sequence[int]) -> Query[None]:

@@ -1,6 +1,6 @@
 """Figures for pages, from hourly sums, and bounded without them.
 
-What workers add up every minute is read whole; what came since is read by index, up to a bound.
+Sums that workers write every minute are read whole; later jobs by index, up to a bound.
 """
 
 from collections import Counter, defaultdict

@@ -2,7 +2,7 @@
 
 Where few are live, or few have a key or are of a graph, a filter of these looks at them alone; one
 of dead or cancelled jobs looks at the newest of these. Otherwise only a window of the newest ids is
-searched, within the ids that the filter says, and the next page goes on below it. A database has
+searched, within the ids that the filter says, and the next page starts below it. A database has
 no way to stop looking; a window of ids it understands.
 
 Most pages are full after a few hundred jobs. So these are looked at first, and the rest only if

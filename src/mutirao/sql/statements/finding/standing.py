@@ -1,4 +1,4 @@
-"""Reads why a live job waits: what holds it back, and what is before it, by a few statements."""
+"""Reads why a live job waits: what blocks it, and what is before it, by a few statements."""
 
 from typing import Any
 
