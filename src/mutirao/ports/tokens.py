@@ -32,9 +32,9 @@ class Tokens(Protocol):
     """The tokens of some schedules, for one worker. All methods are called in one event loop.
 
     Of all workers that stand in line at a queue only the first receives tokens, until it passes its
-    turn or vanishes: then the next one does. A token that is not dropped comes again, to the first
-    in line. Each method may raise TransportUnavailable, and TransportMismatch for a queue that is
-    missing: then all held tokens are lost; leave this and make another.
+    turn or vanishes: then the next one does. A token that is not dropped is delivered again, to the
+    first in line. Each method may raise TransportUnavailable, and TransportMismatch for a queue
+    that is missing: then all held tokens are lost; leave this and make another.
     """
 
     async def receive(self) -> HeldToken:

@@ -36,7 +36,7 @@ class Consumer(Protocol):
 
         Raises:
             TransportUnavailable: the connection is gone. Deliveries that are not settled have been
-                lost, and come again, to any consumer; leave this consumer and make another.
+                lost, and are delivered again, to any consumer; leave this one and make another.
             TransportMismatch: the queue is missing, or may not be consumed.
         """
         ...
@@ -44,16 +44,16 @@ class Consumer(Protocol):
     async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
         """Settle deliveries; return for each, in order, None or why it is not settled.
 
-        It returns when the broker cannot lose any of them: messages that come again or are buried
+        It returns when the broker cannot lose any of them: messages to deliver again or to bury
         have been confirmed before the delivery is acknowledged. So a crash in between, on either
         side, repeats a message and never loses one. Deliveries are settled at the consumer that
         received them. It does not raise for single deliveries:
 
-            DeliveryLost: it is not this consumer's any more; it comes again, or is settled
+            DeliveryLost: it is not this consumer's any more; it is delivered again, or is settled
                 elsewhere.
-            TransportUnavailable: the result is unknown; it comes again unless it was settled.
-            TransportRefused: the broker refuses what shall come again or be buried. The delivery is
-                still this consumer's.
+            TransportUnavailable: the result is unknown; it is delivered again unless settled.
+            TransportRefused: the broker refuses the message to deliver again or bury. The
+                delivery is still this consumer's.
         """
         ...
 
@@ -101,12 +101,12 @@ class Transport(Protocol):
 
     @property
     def longest_again(self) -> float:
-        """The maximum seconds, from its receipt, after which a message may come again."""
+        """The maximum seconds, from its receipt, after which a message may be delivered again."""
         ...
 
     @property
     def rewrites(self) -> bool:
-        """Whether a message comes again with the given attempt and headers."""
+        """Whether a message is delivered again with the given attempt and headers."""
         ...
 
     @property
@@ -114,7 +114,7 @@ class Transport(Protocol):
         """The queue of other programs that it consumes.
 
         Its deliveries have `foreign` instead of a message, also those that came `Again`, with the
-        given attempt and headers. Messages that wait or come again are kept in a queue of Mutirão,
+        given attempt and headers. Messages that wait or are retried are kept in a queue of Mutirão,
         so that other consumers of that queue never receive them.
         """
         ...

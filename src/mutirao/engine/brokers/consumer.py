@@ -318,7 +318,7 @@ class Receiver:
         return claims
 
     def _not_now(self, delivery: Delivery, message: Message, turn: SuspectTurn) -> Again | None:
-        """Return how a message that is not run now comes again; None: it is run now.
+        """Return how a message that is not run now is delivered again; None: it is run now.
 
         The start of a suspect is noted in its message first. It runs only while no other suspect
         does.
@@ -377,7 +377,7 @@ class Receiver:
         why: Exception,
         kind: str | None = None,
     ) -> None:
-        """Bury a message that cannot be read: it would come again and again."""
+        """Bury a message that cannot be read: it would be delivered again and again."""
         cause = why.__cause__ if delivery.foreign is not None else None
         if cause is not None and not can_be_written(cause):
             cause = None

@@ -140,7 +140,7 @@ class LaneBook:
     def claimed(self, claims: Sequence[Claim], now: float) -> None:
         """Raise the bounds to what a claim reached; those of fair lanes stay.
 
-        The next claim begins behind the last lane that this one took from, so a lane comes again
+        The next claim begins behind the last lane that this one took from, so a lane is read again
         only after all others of its priority. If this claim found nothing, the next one begins with
         the same lane: if every other claim were empty, the same lane would always come first.
         """

@@ -106,10 +106,11 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The message comes again after `after` seconds, with the attempt and losses of `message`.
+    """The message is delivered again after `after` seconds.
 
-    `anew`: it is published again, also by a transport that counts deliveries and rewrites no
-    messages. Unless the queue is in order, the number of its attempt does not grow then.
+    It then has the attempt and losses of `message`. `anew`: it is published again, also by a
+    transport that counts deliveries and rewrites no messages. Unless the queue is in order, the
+    number of its attempt does not grow then.
     """
 
     delivery: Delivery

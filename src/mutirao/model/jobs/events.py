@@ -32,7 +32,7 @@ class JobEvent:
         attempt: which one; 0: none yet.
         worker: the name of the worker that publishes it; None: no worker does.
         duration: of an attempt that has ended, in seconds.
-        error: why it comes again or is dead: the type and the first line of the error.
+        error: why it is retried or dead: the type and the first line of the error.
     """
 
     kind: EventKind

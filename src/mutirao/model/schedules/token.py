@@ -155,7 +155,7 @@ def succeeded(token: Token, schedule: Schedule, now: datetime) -> Token:
 def again(
     token: Token, attempt: int, lost: int, notes: Mapping[str, Header], due: datetime
 ) -> Token:
-    """Return the token of a phase that comes again."""
+    """Return the token of a phase that is to run again."""
     moment, kept = due.timestamp(), dict(notes)
     return replace(token, holder=None, attempt=attempt, lost=lost, notes=kept, due=moment)
 

@@ -238,7 +238,7 @@ class RabbitConsumer:
         return True
 
     def _take_large(self, message: Arrived, *, theirs: bool) -> None:
-        """Deliver a message that is larger than the limit, or have it come again."""
+        """Deliver a message that is larger than the limit, or have it delivered again."""
         if message.tag == self._large:
             self._hand_out(large_delivery(message, self._largest, theirs=theirs))
         else:

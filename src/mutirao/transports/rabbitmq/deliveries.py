@@ -232,4 +232,4 @@ class SeparatesDeliveries(TransportFactory):
 
 
 async def pass_over(_: object) -> None:
-    """Do nothing with what aiormq was handed: it comes again, as its consumer is gone."""
+    """Ignore a delivery to aiormq: the broker delivers it again, as its consumer is gone."""

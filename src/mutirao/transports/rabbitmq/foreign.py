@@ -56,7 +56,7 @@ def foreign_of(message: Arrived) -> ForeignMessage:
 def going_on(
     message: Arrived, next_message: Message, read: ForeignMessage, rest: float
 ) -> Basic.Properties:
-    """Return the properties with which a message comes again, as `next_message` says.
+    """Return the properties with which a message is delivered again, as `next_message` says.
 
     `read`: the input of a decoder. `rest`: seconds of the delay after its first step.
     """

@@ -16,12 +16,12 @@ SHORT_CAUSE = 500  # characters of an error, where the headers leave no room for
 
 
 def parcel_for(topology: Topology, queue: str, message: Arrived, settling: Again | Bury) -> Parcel:
-    """Return what to publish for a message that comes again or is dead.
+    """Return what to publish for a message that is delivered again or dead.
 
     It is known to be writable then, except for its size.
 
     Raises:
-        TransportRefused: what shall come again cannot be published.
+        TransportRefused: the message to deliver again cannot be published.
     """
     parcel = _parcel(topology, queue, message, settling)
     parcel.properties.marshal()

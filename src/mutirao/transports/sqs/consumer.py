@@ -123,8 +123,8 @@ class SqsConsumer:
     def _hold_all(self, found: list[dict[str, Any]], now: float) -> list[Lease]:
         """Return leases of received messages that may be worked on now.
 
-        A message whose arguments cannot be read from S3 now comes again when its visibility ends,
-        and those behind it, too in its group.
+        A message whose arguments cannot be read from S3 now is delivered again when its visibility
+        ends, together with those behind it in its group.
         """
         new, left = list[Lease](), dict[str, TransportUnavailable]()
         for raw in found:

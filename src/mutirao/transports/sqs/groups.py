@@ -41,7 +41,7 @@ class Groups:
         return line[0] if line and had_its_turn else None
 
     def stop(self, lease: Lease) -> list[Lease]:
-        """Take out one that comes again, with all behind it; return those."""
+        """Take out one that is to be delivered again, with all behind it; return those."""
         line = self._groups.get(lease.group) if lease.group is not None else None
         if line is None or lease not in line:
             return []

@@ -124,7 +124,7 @@ class LastWords:
         return failure.error(f"message {lease.name}")
 
     def release(self, leases: Sequence[Lease]) -> None:
-        """Give back messages that are not worked on; a failed one comes again later."""
+        """Give back messages that are not worked on; a failed one is delivered again later."""
         self._heartbeat.drop(leases)
         for lease in leases:
             lease.settling, lease.lost = True, "it was given back"
