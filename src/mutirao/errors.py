@@ -230,7 +230,7 @@ class TransportUnavailable(TransportError):
 
 
 class TransportDenied(TransportUnavailable):
-    """The broker lets nobody in like this: a password, a virtual host, a certificate is wrong."""
+    """The broker refuses the login: a password, a virtual host or a certificate is wrong."""
 
 
 class TransportRefused(TransportError):
@@ -246,7 +246,7 @@ class TransportMismatch(TransportError):
 
 
 class DeliveryLost(TransportError):
-    """A message was taken from this consumer; it comes again, or was handled elsewhere."""
+    """A message was taken from this consumer; it is delivered again, or was handled elsewhere."""
 
 
 class InvalidEndpoint(MutiraoError, ValueError):

@@ -521,7 +521,7 @@ def _both(
 
 
 def _of_hub(store: Store, settings: WorkerSettings) -> Notifier | None:
-    """Return the notifier of the hub that is told of a database's jobs; None without a hub."""
+    """Return the notifier of the hub that gets a database's announcements; None without a hub."""
     if not isinstance(store, AnnouncingStore) or not store.hub.listens:
         return None
     from mutirao.hub.protocol import Serves

@@ -99,7 +99,7 @@ def find_mariadb() -> Path:
 def find_rabbitmq() -> Path:
     """Return the program of RabbitMQ's node, not the wrapper that only root may call.
 
-    Debian's package starts a node of its own where policy allows it, which nobody here uses.
+    Debian's package starts a node of its own where policy allows it, which is not used here.
     """
     return _found(_rabbitmq, "rabbitmq-server", RabbitNotFound, "RabbitMQ is missing.")
 
@@ -111,9 +111,9 @@ def find_chromium() -> Path:
 
 
 def find_prometheus() -> Path:
-    """Return the program of Prometheus; promtool stands beside it.
+    """Return the program of Prometheus; promtool lies beside it.
 
-    Debian's package starts a server of its own where policy allows it, which nobody here uses.
+    Debian's package starts a server of its own where policy allows it, which is not used here.
     """
     return _found(_prometheus, "prometheus", PrometheusNotFound, "Prometheus is missing.")
 
@@ -245,7 +245,7 @@ def _may_install() -> bool:
 
 
 def _install_server() -> None:
-    # Debian's package would create and start a cluster of its own, which nobody here asked for.
+    # Debian's package would create and start a cluster of its own, which is not used here.
     _NO_CLUSTER.parent.mkdir(parents=True, exist_ok=True)
     _NO_CLUSTER.write_text("create_main_cluster = false\n")
     failed = _install_from_debian("postgresql")

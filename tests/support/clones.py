@@ -39,7 +39,7 @@ class Clones:
         Parameters:
             command: as the documents show it.
             timeout: in seconds, with what is installed first.
-            more: variables that the documents have somebody set.
+            more: variables that the documents ask the reader to set.
         """
         done = _in(self._clone(command), command, timeout, more)
         assert done.returncode == 0, f"`{command}` ended with {done.returncode}:\n{done.stdout}"
@@ -114,7 +114,7 @@ def cloned(into: Path) -> Path:
 
 
 def environment(more: Mapping[str, str]) -> dict[str, str]:
-    """Return what `env -i` would leave to whoever needs a network, and `more`."""
+    """Return what `env -i` would leave to commands that need a network, and `more`."""
     found = {name: value for name, value in os.environ.items() if _KEPT.fullmatch(name)}
     ours = str(Path(sys.prefix) / "bin")
     path = [each for each in found["PATH"].split(os.pathsep) if each != ours]

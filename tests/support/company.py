@@ -39,7 +39,7 @@ class Privilege(NamedTuple):
 
 
 class Company:
-    """The roles of one database, which is dropped by whoever made it."""
+    """The roles of one database, which its creator drops."""
 
     def __init__(self, postgres: PostgresServer, database: str) -> None:
         self._postgres, self._database = postgres, database

@@ -56,7 +56,7 @@ def fetched(package: str, *beside: str) -> Extracted:
 
 def cache() -> Path:
     """Return the directory that is kept between runs, which others may read."""
-    if os.geteuid() == 0:  # servers run as somebody else, who may not enter root's home
+    if os.geteuid() == 0:  # servers run as another user, which may not enter root's home
         path = Path("/var/cache/mutirao-tests")
     else:
         home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
@@ -108,7 +108,7 @@ def _own_configuration(own: Path) -> Iterator[str]:
         "Dir::State::Status": own / "status",
         "Dir::Cache": own,
         "Dir::Cache::Archives": own / "archives",
-        "APT::Sandbox::User": "root",  # which means: as whoever calls it
+        "APT::Sandbox::User": "root",  # which means: as its caller
     }.items():
         yield f"-o{option}={value}"
 

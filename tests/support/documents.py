@@ -115,15 +115,15 @@ class Here:
 
 
 class Reader:
-    """Somebody who does what a page says, in an empty directory.
+    """A reader who follows a page, in an empty directory.
 
     Parameters:
-        meant: what stands in the page → what is there, such as the URL of a database.
+        meant: what the page has → what is there, such as the URL of a database.
         postgresql: libpq's URL of the database that `sql postgresql` blocks are for.
         sqlite: the file in the directory that `sql sqlite` blocks are for.
         mysql: the server of `sql mysql` blocks; `meant` has the name of the database.
         programs: where commands are, and the environment in which they run.
-        variables: others that somebody has set.
+        variables: others that are set.
     """
 
     def __init__(

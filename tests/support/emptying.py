@@ -1,4 +1,4 @@
-"""Emptying a database between tests."""
+"""Empties a database between tests."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mutirao.sql.schema.tables import metadata
 from tests.support.postgresql import PostgresServer
 
 # Only what has rows is truncated: a new file for each of 20 tables and its indexes takes 27 ms, and
-# this 6. Sequences begin anew, as in new tables.
+# this 6. Sequences start again, as in new tables.
 _EMPTY = sql.SQL("""
 DO $$
 DECLARE

@@ -1,6 +1,6 @@
-"""The file `deploy/.env.example`: every variable that is read, with what it means.
+"""The file `deploy/.env.example`: every variable that is read, with its meaning.
 
-`python -m tests.support.env_example` writes it anew; a test compares.
+`python -m tests.support.env_example` writes it again; a test compares.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ def variable(option: click.Option, command: str) -> str:
 
 
 def usual(option: click.Option, context: click.Context) -> str:
-    """Return the default as somebody writes it; empty if there is none, or it is no."""
+    """Return the default as a user writes it; empty if there is none, or it is no."""
     value = option.get_default(context)
     if isinstance(value, tuple):
         return ",".join(map(str, value))

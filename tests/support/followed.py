@@ -73,7 +73,7 @@ FOLLOWED = [
     "docs/howto/test-your-code.md",
 ]
 _GUESTS = ("guest:guest@localhost", "guest@localhost")
-_SHOWN = "shop:secret@localhost/shop"  # the server of whoever reads
+_SHOWN = "shop:secret@localhost/shop"  # the reader's server
 
 
 def follow(

@@ -56,7 +56,7 @@ class Watch:
 
     @pytest.hookimpl(trylast=True)
     def pytest_exception_interact(self) -> None:
-        """Watch on: pytest has just called the alarm off, whoever set it."""
+        """Keep watching: pytest has just cancelled the alarm, also one that it did not set."""
         self._alarm()
 
     def _alarm(self) -> None:

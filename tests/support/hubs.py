@@ -41,7 +41,7 @@ class HubProcess:
         self._process.wait()
 
     def freeze(self) -> None:
-        """Stop it, as a machine that stands still."""
+        """Stop it, as a machine that hangs does."""
         self._process.send_signal(signal.SIGSTOP)
 
 

@@ -1,4 +1,4 @@
-"""A pytest plugin: what takes longest begins first, so that no process works alone at the end.
+"""A pytest plugin: starts the longest tests first, so that no process works alone at the end.
 
 xdist's own order, by the number of tests, puts a file of three tests that take a minute last. What
 is not in the table below takes as long as its tests usually do. Which files are in it, the end of

@@ -108,7 +108,7 @@ def given_server() -> Iterator[MysqlServer]:
 
 
 class GivenServer(MysqlServer):
-    """A server that somebody else runs, at a URL of any driver; its user may make databases."""
+    """A server that runs elsewhere, at a URL of any driver; its user may make databases."""
 
     prefix = f"mutirao_test_{os.getpid()}_"
 
@@ -247,7 +247,7 @@ _JOBS = "mutirao_job"
 def empty(connection: pymysql.Connection[Cursor]) -> None:
     """Make a set of jobs as empty as when its tables were made; `connection` commits by itself.
 
-    Deletes: to truncate makes a new file for each table. But the numbers of jobs begin anew.
+    Deletes: to truncate makes a new file for each table. But the numbers of jobs start again.
     """
     with connection.cursor() as cursor:
         cursor.execute(_FILLED)

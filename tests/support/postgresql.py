@@ -106,14 +106,14 @@ class PostgresServer(PrivateServer):
             connection.execute("select pg_promote(true, 60)")
 
     def create_database(self, template: str = "template0") -> str:
-        """Create a database from `template`, to which nobody may be connected; return its name."""
+        """Create a database from `template`, which must have no connections; return its name."""
         name = f"mutirao_{next(self._names)}"
         statement = sql.SQL("create database {} template {}")
         self._administer(statement.format(sql.Identifier(name), sql.Identifier(template)))
         return name
 
     def drop_database(self, name: str) -> None:
-        """Drop the database `name`, throwing out whoever is connected to it."""
+        """Drop the database `name`, and end all connections to it."""
         statement = sql.SQL("drop database if exists {} with (force)")
         self._administer(statement.format(sql.Identifier(name)))
 

@@ -88,7 +88,7 @@ class Proxy:
                     continue
                 pair = _Pair(client, server)
                 with self._changed:
-                    if self._closed:  # whoever closes has seen all pairs but this one
+                    if self._closed:  # `close` has seen all pairs but this one
                         for each in pair.sockets:
                             each.close()
                         return
@@ -101,7 +101,7 @@ class Proxy:
         with suppress(OSError):
             while data := pair.sockets[source].recv(1 << 16):
                 with self._changed:
-                    # Held, not dropped: whoever lets go of the connection ends the wait.
+                    # Held, not dropped: the side that closes the connection ends the wait.
                     self._changed.wait_for(lambda: self._closed or not pair.silent)
                 pair.sockets[1 - source].sendall(data)
             pair.sockets[1 - source].shutdown(socket.SHUT_WR)

@@ -138,7 +138,7 @@ class RabbitServer(PrivateServer):
             "RABBITMQ_CONFIG_FILE": here / "rabbitmq.conf",
             "RABBITMQ_ENABLED_PLUGINS_FILE": here / "plugins",
             "RABBITMQ_CONF_ENV_FILE": here / "none",
-            # The node's own process is the one that was started: no shell stands before it.
+            # The node's own process is the one that was started: no shell is its parent.
             "RUNNING_UNDER_SYSTEMD": 1,
             # Idle schedulers sleep at once: the tests need the processor.
             "RABBITMQ_SERVER_ADDITIONAL_ERL_ARGS": "+S 2:2 +sbwt none +sbwtdcpu none +sbwtdio none",

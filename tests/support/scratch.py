@@ -1,4 +1,4 @@
-"""A pytest plugin: temporary files stand in memory, where the system has room for them.
+"""A pytest plugin: keeps temporary files in memory, where the system has room for them.
 
 Tests need a disk only to keep the files of a killed process, and memory does that. CREATE DATABASE
 took 3.0 s on a busy disk and 0.2 s in memory, and each commit of SQLite waits for its disk. Whoever

@@ -27,7 +27,7 @@ class Served:
     Parameters:
         example: its directory, or the name of one of the examples.
         home: a directory for what the programs write.
-        variables: of their environment. `PORT` at the end of a name's value stands for the port.
+        variables: of their environment. The port replaces `PORT` at the end of a value.
     """
 
     def __init__(self, example: str | Path, home: Path, **variables: str) -> None:

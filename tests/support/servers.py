@@ -99,7 +99,7 @@ class PrivateServer(ABC):
 
     @abstractmethod
     def _make(self) -> None:
-        """Make the directory, and what stands in it before the server is started."""
+        """Make the directory, and the files in it that the server needs to start."""
 
     @abstractmethod
     def _command(self) -> Command:

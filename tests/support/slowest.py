@@ -1,4 +1,4 @@
-"""A pytest plugin: a run of many tests ends with the twenty slowest tests and files.
+"""A pytest plugin: prints the twenty slowest tests and files after a run of many tests.
 
 Set-up and clean-up count for the test that they are made for. docs/contributing/tests.md
 has the list of the slowest files.
@@ -12,7 +12,7 @@ from operator import itemgetter
 import pytest
 
 SHOWN = 20
-MANY = 200  # tests; of fewer nobody asks where the time went
+MANY = 200  # tests; fewer are not worth a list
 
 
 class Slowest:

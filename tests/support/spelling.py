@@ -1,6 +1,6 @@
 """Words of the documents that no dictionary of English has, and that are none of ours.
 
-    python -m tests.support.spelling           # as `make check` does: says where each stands
+    python -m tests.support.spelling           # as `make check` does: prints where each is
     python -m tests.support.spelling --accept  # they are right: add them to words.txt
 
 The words of the trade are in words.txt beside this file. Only words in small letters count: names
@@ -33,7 +33,7 @@ def pages() -> list[Path]:
 
 
 def unknown(paths: Iterable[Path], ours: Iterable[str]) -> dict[str, set[str]]:
-    """Return the words that neither the dictionary nor `ours` has, with where each stands."""
+    """Return the words that neither the dictionary nor `ours` has, with the places of each."""
     from spellchecker import SpellChecker  # in the group of the documents only
 
     found: defaultdict[str, set[str]] = defaultdict(set)

@@ -228,7 +228,7 @@ class FakeSqs:
         return [each.body for each in self.queues[name].messages if each.visible_at <= now]
 
     def steal(self, name: str) -> None:
-        """Hand out all that is in flight to somebody else: the handles given before are stale."""
+        """Deliver all that is in flight to another consumer: the handles given before are stale."""
         with self._lock:
             for each in self.queues[name].messages:
                 each.handle, each.receives = "somebody else's", each.receives + 1

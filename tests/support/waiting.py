@@ -1,4 +1,4 @@
-"""Waiting in tests: for something to become true, never for time to pass.
+"""Waits in tests until a condition is true, never for time to pass.
 
 Every wait has a deadline that only a failure reaches, and says what it waited for.
 """
@@ -13,7 +13,7 @@ from typing import Any, TypeVar, overload
 
 T = TypeVar("T")
 
-DEADLINE = 100.0  # seconds; a busy machine may stand still for tens of them
+DEADLINE = 100.0  # seconds; a busy machine may hang for tens of them
 PACE = 0.01  # seconds between two looks
 
 

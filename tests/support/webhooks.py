@@ -19,7 +19,7 @@ OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"
 
 @dataclass
 class Peer:
-    """What a server of a test knows of its clients, and what it was sent."""
+    """What a server of a test knows of its clients, and the requests that it got."""
 
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter

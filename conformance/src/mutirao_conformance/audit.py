@@ -1,4 +1,4 @@
-"""Actions of people: what is kept of them, the ids that a batch begins with, and deletion."""
+"""Actions of people: their records, the ids that a batch begins with, and deletion."""
 
 from mutirao.model.audit.actions import ActionKind, ActionState, Came, NewAction
 from mutirao.model.graphs.graph import chain, step
@@ -16,7 +16,7 @@ class AuditContract:
     """`mutirao.ports.audit`."""
 
     async def test_an_action_is_kept(self, store: Store) -> None:
-        """Who, what, which, how many, and how it stands; newest first."""
+        """With the user, the kind, the jobs, their number and the state; newest first."""
         first = await store.begin_action(CANCELS)
         second = await store.begin_action(
             NewAction(who="é", action=ActionKind.CHANGE, ids=(7, 8), change='{"priority": 1}')
@@ -41,7 +41,7 @@ class AuditContract:
         assert await store.actions(id=4_711) == []
 
     async def test_an_action_is_stopped(self, store: Store) -> None:
-        """It learns of it with its next batch; what does not run cannot be stopped."""
+        """Its next batch is refused; an action that does not run cannot be stopped."""
         id = await store.begin_action(CANCELS)
         assert await store.stop_action(id)
         assert not await store.advance_action(id, Came(1, 1))
@@ -52,7 +52,7 @@ class AuditContract:
         assert (record.state, record.done) == (ActionState.STOPPED, 1)
 
     async def test_an_action_that_nobody_sees_any_more(self, store: Store) -> None:
-        """It is lost, and says how far it came."""
+        """An action that reports nothing for long is lost; its record has its progress."""
         id = await store.begin_action(CANCELS, now=NOW)
         await store.advance_action(id, Came(2, 2), now=at(1))
         [record] = await store.actions()

@@ -65,7 +65,7 @@ class CarriedContract:
         assert named(await ring(store, seconds=6)) == [(ids[3], 0)]
 
     async def test_a_doorbell_is_answered_once(self, store: Store) -> None:
-        """By who comes first; a doorbell of another run, or of nothing, is stale."""
+        """By the first worker; a doorbell of another run, or of an unknown job, is stale."""
         [bell, fair] = await rung(store, due(args='{"n": 1}', key="k"), due("a", fair_by="x"))
         worker = await join(store)
         stale = [bell._replace(run=1), bell._replace(id=999_999)]
@@ -129,7 +129,7 @@ class CarriedContract:
         await finish(store, worker, [claim])
 
     async def test_nobody_answers(self, store: Store) -> None:
-        """After the grace the next run is rung; who brings the old doorbell comes too late."""
+        """After the grace the next run is rung; the old doorbell is then stale."""
         await put(store, due(queue="other"))
         [other] = await ring(store, seconds=1)
         [bell] = await rung(store, due())
@@ -144,7 +144,7 @@ class CarriedContract:
         assert await store.recall(None, GRACE, 10, reached=at(GRACE + 1), now=at(90)) == [other.id]
 
     async def test_a_few_are_taken_back_at_a_time(self, store: Store) -> None:
-        """The oldest first; none that somebody has."""
+        """The oldest first; none that a worker has answered."""
         await put(store, due(), due())
         early = await ring(store, 1)
         await ring(store, seconds=1)

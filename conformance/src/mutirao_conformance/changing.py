@@ -90,7 +90,7 @@ class ChangeContract:
         assert (await take_one(store, worker, now=at(60))).id == ids[1]
 
     async def test_another_queue(self, store: Store) -> None:
-        """A worker that serves it takes the job, and nobody else."""
+        """Only a worker that serves the new queue takes the job."""
         ids = await put(store, due(), due())
         await change(store, ids[0], queue="q")
         worker = await join(store)
@@ -152,7 +152,7 @@ class ChangeContract:
             assert running.id == expected
 
     async def test_behind_a_limit_until_later(self, store: Store) -> None:
-        """A job that is due later waits for its time, and blocks nobody."""
+        """A job that is due later waits for its time, and blocks no other job."""
         rule = await limited(store)
         ids = await put(store, *(due() for _ in range(3)))
         worker = await join(store)
@@ -186,7 +186,7 @@ class ChangeContract:
         assert (await take_one(store, worker)).id == ids[2]
 
     async def test_within_a_rate(self, store: Store) -> None:
-        """The next token is for whoever comes first now."""
+        """The next token goes to the job that is first after the change."""
         await limited(store, 1, per=10)
         ids = await put(store, *(due() for _ in range(4)))
         worker = await join(store)
@@ -212,7 +212,7 @@ class ChangeContract:
         assert (again.id, again.priority, again.queue) == (second, -1, "q")
 
     async def test_behind_a_job_by_a_supersede_rule(self, store: Store) -> None:
-        """Likewise."""
+        """It stays blocked until that has ended, and then has its new values."""
         worker = await join(store)
         await put(store, activity("Like"))
         claim = await take_one(store, worker)
@@ -224,7 +224,7 @@ class ChangeContract:
         assert (await take_one(store, worker, now=at(9))).priority == -1
 
     async def test_behind_a_step(self, store: Store) -> None:
-        """Likewise."""
+        """It stays blocked until the step before it has ended, and then has its new values."""
         first, second = await write_graph(store, chain(a(), a()))
         worker = await join(store)
         claim = await take_one(store, worker)

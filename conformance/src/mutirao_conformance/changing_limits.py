@@ -34,7 +34,7 @@ class ChangingLimitsContract:
         assert len(await take(store, worker)) == 1
 
     async def test_raised_and_lowered(self, store: Store) -> None:
-        """More may run at once; or no more until fewer do, and nobody is stopped."""
+        """More jobs may run at once; or none starts until fewer run, but no job is stopped."""
         rule = await limited(store, 1)
         await put(store, *(due() for _ in range(9)))
         worker = await join(store)
@@ -67,7 +67,7 @@ class ChangingLimitsContract:
         await finish(store, worker, [first, *claims])
 
     async def test_another_argument(self, store: Store) -> None:
-        """A limit that counts by something else counts anew."""
+        """A limit that counts by another argument counts from the start."""
         await limited(store, 1, by="tenant", name="n")
         await put(store, of("a"), of("a"), of("b"))
         worker = await join(store)
@@ -131,7 +131,7 @@ class ChangingLimitsContract:
         assert (await full(store, rule.name)).declared_by == "w4"
 
     async def test_two_claim_at_once(self, store: Store, other_store: Store) -> None:
-        """Nobody overshoots, and nobody waits in a circle."""
+        """No claim exceeds a limit, and there is no deadlock."""
         await limited(store, 3, by="tenant")
         await limited(store, 20)
         await put(store, *(of(n % 10) for n in range(300)))

@@ -72,7 +72,7 @@ class CancelContract:
         assert await store.settle(worker, [stale], now=at(41)) == set()
 
     async def test_running_ones_are_flagged(self, store: Store) -> None:
-        """They run on; their worker hears of it with every heartbeat until it has settled them."""
+        """They keep running; each heartbeat of their worker returns them until they are settled."""
         worker, other = await join(store), await join(store)
         await put(store, *(due() for _ in range(4)))
         claims, theirs = await take(store, worker, 2), await take(store, other, 2)
@@ -114,7 +114,7 @@ class CancelContract:
         assert (await store.beat(worker, expiry=60, now=at(1))).cancelled == (again[:2],)
 
     async def test_the_flag_outlives_the_worker(self, store: Store) -> None:
-        """Rescued or given back, its next claim says so."""
+        """After a rescue or a release, the next claim of the job has the flag."""
         worker = await join(store, expiry=1)
         ids = await put(store, due(), due(), due())
         claims = await take(store, worker)

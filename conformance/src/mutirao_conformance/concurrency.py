@@ -130,7 +130,7 @@ class ConcurrencyContract:
         assert len(await store.jobs(JobFilter(state=JobState.SUCCEEDED))) == len(written)
 
     async def test_one_holder_of_a_duty(self, store: Store, other_store: Store) -> None:
-        """Of many who try at the same moment, one gets the lease."""
+        """Of many workers that try at the same moment, one gets the lease."""
         handles = [store, other_store] * 6
         for duty in ("rescue", "prune", "statistics"):
             async with deadline():

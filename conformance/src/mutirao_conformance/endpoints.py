@@ -41,7 +41,7 @@ def endpoint(id: str = "erp", **fields: Any) -> Endpoint:
 
 
 def attempt(claim: Claim, status: int | None = 200, **fields: Any) -> WebhookAttempt:
-    """Return the result of an attempt; without a status, nobody answered."""
+    """Return the result of an attempt; without a status, there was no answer."""
     args = arguments_of(claim)
     failure = "silent" if status is None else None
     usual: dict[str, Any] = {
@@ -204,7 +204,7 @@ class EndpointsContract:
             assert (recorded.acted, set(recorded.settled)) == (False, settled)
 
     async def test_few_at_first(self, store: Store) -> None:
-        """Arrived deliveries admit more, up to the limit; an open breaker begins anew."""
+        """Delivered messages admit more, up to the limit; an open breaker begins with few again."""
         await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
         await store.put_endpoint(endpoint())
         worker = await join(store)

@@ -163,7 +163,7 @@ class ExpiringContract:
         assert (await store.job(second)).state is JobState.CANCELLED
 
     async def test_expiring_ones_redriven_are_wanted(self, store: Store) -> None:
-        """Whatever the first one said: somebody has asked for it again."""
+        """A redriven job has no expiry, although the first one had: a user wants it."""
         worker = await join(store)
         await put_finished(store, worker, until(at(1)), kind=OutcomeKind.DEAD)
         [again] = await store.redrive(JobFilter())

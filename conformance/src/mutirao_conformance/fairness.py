@@ -104,7 +104,7 @@ class FairnessContract:
         assert (await take_one(store, worker, now=at(60))).id == ids[0]
 
     async def test_fair_without(self, store: Store) -> None:
-        """Tasks that a worker does not have are left alone, and are in nobody's way."""
+        """Jobs of tasks that a worker does not have are left to others, and block none."""
         other = due("other", args='{"tenant":"a"}', fair_by="tenant", priority=-1)
         await put(store, other, other, of("a"), of("b"))
         worker = await join(store)
@@ -131,7 +131,7 @@ class FairnessContract:
         assert await take(store, worker) == []
 
     async def test_fair_lanes(self, store: Store) -> None:
-        """A fair lane is its queue's: it is served by whoever serves that."""
+        """A fair lane belongs to its queue: workers that serve the queue serve the lane."""
         await put(store, of("a", queue="q", run_at=at(5)), of("b", queue="r"))
         heads = await store.lanes(["q"], now=NOW)
         assert [(head.lane.run_at, head.due_in) for head in heads] == [(at(5), 5.0)]
@@ -175,7 +175,7 @@ class FairnessContract:
         assert sorted(tenants(await take(store, worker, 2, now=FAR_AHEAD))) == ["a", "b"]
 
     async def test_fair_limited(self, store: Store) -> None:
-        """Limits are judged in turn, and who comes back from behind one takes a turn again."""
+        """Limits are applied in turn; a job that a limit blocked takes a turn again afterwards."""
         await store.put_limit(Limit(1, by="tenant").on(task="fair"), now=NOW)
         await put(store, *(of(name) for name in "aaaabbbc"))
         worker = await join(store)

@@ -157,7 +157,7 @@ class FilterContract:
         assert await store.change(wanted("-task:send_0"), Change(priority=9)) == ids[1:]
         assert await found(store, "priority:9") == ids[1:]
         assert await store.cancel(wanted(f"task:send_* priority:9 id:..{ids[2]}")) == ids[1:3]
-        assert await store.redrive(wanted("task:send_*")) == []  # only dead ones, unless told
+        assert await store.redrive(wanted("task:send_*")) == []  # only dead ones, without a state
         again = await store.redrive(wanted("state:cancelled"))
         assert len(again) == 2
         assert await store.redrive(wanted("state:cancelled task:send_*")) == []

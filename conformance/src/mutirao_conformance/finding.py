@@ -95,7 +95,7 @@ class FindContract:
 
     @pytest.mark.parametrize("escaped", ["\\u0000", "\\ud83d", "\\ude00\\ud83d"])
     async def test_beside_what_is_no_text(self, store: Store, escaped: str) -> None:
-        """A job that holds half a character, or none, keeps nobody from finding others."""
+        """A job whose text has half a surrogate pair, or NUL, does not hide the others."""
         await put(store, due(args=f'{{"a":1,"note":"{escaped}"}}'))
         ids = await put(store, due(args='{"a":1,"note":"\\ud83d\\ude00"}'), with_args(a=1))
         assert (await found(store, args={"a": 1}))[-2:] == ids

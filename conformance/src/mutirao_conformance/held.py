@@ -40,10 +40,10 @@ async def one_by_one(store: Store, worker: int) -> list[tuple[str, int]]:
 
 
 class HeldContract:
-    """In that of their publications, whoever made the deliveries when."""
+    """Held deliveries are sent in the order of their publications, not in that of their jobs."""
 
     async def test_held_ones_go_out_in_the_order_of_publications(self, store: Store) -> None:
-        """Not in that in which workers came to make the deliveries; whatever held them before."""
+        """Not in the order in which workers created the deliveries; for each cause of the hold."""
         await store.put_endpoint(endpoint(concurrency=1))
         await store.put_endpoint(endpoint("other"))
         worker = await join(store)
@@ -60,7 +60,7 @@ class HeldContract:
 
     @pytest.mark.parametrize("lets_out", ["its probe", "resume", "its host's probe"])
     async def test_in_order_after_a_breaker(self, store: Store, lets_out: str) -> None:
-        """That has closed, or that somebody closes, of the endpoint or of its host."""
+        """A breaker of the endpoint or of its host, closed by its probe or by a user."""
         await store.put_endpoint(endpoint(concurrency=1))
         worker = await join(store)
         published = await delivered_anyhow(store, worker)

@@ -22,7 +22,7 @@ class LeaseContract:
             assert not await store.lease(duty, 2, ttl=10, every=10, now=NOW)
 
     async def test_again_when_it_is_time(self, store: Store) -> None:
-        """The holder too waits `every` seconds, and then may take it again; from then anew."""
+        """The holder also waits `every` seconds, then may take it again, and waits again."""
         assert await store.lease("rescue", 1, ttl=60, every=10, now=NOW)
         assert not await store.lease("rescue", 1, ttl=60, every=10, now=NOW)
         assert not await store.lease("rescue", 1, ttl=60, every=10, now=at(9.5))
@@ -31,14 +31,14 @@ class LeaseContract:
         assert await store.lease("rescue", 1, ttl=60, every=10, now=at(20))
 
     async def test_nobody_else_while_it_is_held(self, store: Store) -> None:
-        """Others wait for the end of the lease even when it has long been time."""
+        """Others wait for the end of the lease even when the duty has long been due."""
         assert await store.lease("rescue", 1, ttl=60, every=10, now=NOW)
         assert not await store.lease("rescue", 2, ttl=60, every=10, now=at(59.5))
         assert await store.lease("rescue", 2, ttl=60, every=10, now=at(60))
         assert not await store.lease("rescue", 1, ttl=60, every=10, now=at(119.5))
 
     async def test_nobody_before_it_is_time(self, store: Store) -> None:
-        """When the lease has ended but it is not time yet, nobody gets it."""
+        """When the lease has ended but the duty is not due yet, no worker gets it."""
         assert await store.lease("prune", 1, ttl=5, every=100, now=NOW)
         for worker in (1, 2):
             assert not await store.lease("prune", worker, ttl=5, every=100, now=at(99.5))
@@ -53,7 +53,7 @@ class LeaseContract:
         assert await store.lease("rescue", 2, ttl=10, every=10, now=at(10))
 
     async def test_who_else_holds_it(self, store: Store) -> None:
-        """Others learn for how long; not who holds it, nor anything while nobody does."""
+        """Others get the seconds that are left; the holder, and all when it is free, get 0."""
         assert await store.held_elsewhere("relay", 2, now=NOW) == 0
         assert await store.lease("relay", 1, ttl=30, every=0, now=NOW)
         assert await store.held_elsewhere("relay", 2, now=at(10)) == pytest.approx(20, abs=0.01)
@@ -70,7 +70,7 @@ class LeaseContract:
             assert beat.held_elsewhere == pytest.approx(left, abs=0.01)
 
     async def test_a_renewed_lease_holds_anew(self, store: Store) -> None:
-        """From the moment it was taken again."""
+        """For its whole duration, from the moment of the renewal."""
         assert await store.lease("rescue", 1, ttl=30, every=10, now=NOW)
         assert await store.lease("rescue", 1, ttl=30, every=10, now=at(20))
         assert not await store.lease("rescue", 2, ttl=30, every=10, now=at(35))

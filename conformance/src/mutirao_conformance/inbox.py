@@ -1,4 +1,4 @@
-"""The inbox: a message is remembered in the transaction of its effects, by one of all who try."""
+"""The inbox: of all that process a message, one commits its effects and the record of it."""
 
 import asyncio
 from collections.abc import Sequence

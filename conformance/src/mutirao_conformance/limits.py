@@ -153,7 +153,7 @@ class LimitsContract:
                  OutcomeKind.RETRIED, OutcomeKind.SNOOZED, OutcomeKind.RELEASED]
     )  # fmt: skip
     async def test_however_a_run_ends(self, store: Store, kind: OutcomeKind) -> None:
-        """Its place is free, and the worker hears which lane has work again."""
+        """Its place is free, and the worker gets the lane that has work again."""
         rule = await limited(store)
         ids = await put(store, due(), due())
         worker = await join(store)

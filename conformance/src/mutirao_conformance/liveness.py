@@ -118,7 +118,7 @@ class WorkersContract:
             assert (await store.workers())[0].stuck == stuck
 
     async def test_a_late_beat_still_counts(self, store: Store) -> None:
-        """An expired worker that nobody has rescued from yet is registered, and lives again."""
+        """An expired worker whose jobs are not rescued yet is still registered, and alive again."""
         worker = await join(store, expiry=1)
         await put(store, due())
         claim = await take_one(store, worker)
@@ -174,7 +174,7 @@ class WorkersContract:
         assert theirs[0][:2] in await store.held(staying)
 
     async def test_retiring_twice(self, store: Store) -> None:
-        """Is once; and nobody minds a worker that never was."""
+        """The second call changes nothing; nor does one for a worker that never was."""
         worker = await join(store)
         await store.retire(worker)
         await store.retire(worker)

@@ -20,10 +20,10 @@ async def again(store: Store, claim: Claim, outcome: Outcome, worker: int) -> Cl
 
 
 class LosingContract:
-    """`Store.lose` and `unlocked`, what a claim counts, and who may claim."""
+    """`Store.lose` and `unlocked`, the counts of a claim, and which workers may claim."""
 
     async def test_a_worker_that_is_gone_claims_nothing(self, store: Store) -> None:
-        """Nobody would rescue that from it; it hears so, and the jobs are there for others."""
+        """Its jobs could not be rescued: it gets an error, and the jobs stay for others."""
         gone, alive = await join(store, expiry=1), await join(store, expiry=1_000)
         ids = await put(store, due(), due(fair_by="n", args='{"n":1}'))
         await store.rescue(now=at(10))
@@ -113,7 +113,7 @@ class LosingContract:
         assert claim.attempt == 3
 
     async def test_cut_off_attempts_are_counted(self, store: Store) -> None:
-        """Likewise; given back unbegun, a job keeps its counts."""
+        """By releases with a fault; a job that is released before it starts keeps its counts."""
         [id] = await put(store, due())
         worker = await join(store)
         claim = await take_one(store, worker)

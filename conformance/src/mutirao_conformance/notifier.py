@@ -81,7 +81,7 @@ class NotifierContract:
                 await until(wakes, queue)
 
     async def test_a_job_for_later_wakes(self, store: Store, notifier: Notifier) -> None:
-        """Sleepers must learn that something is due earlier than they thought."""
+        """Waiting workers must wake: a job may be due earlier than they assumed."""
         await join(store, expiry=IDLE, now=None)
         async with listening(notifier) as wakes:
             await put(store, NewJob(task="t", run_at=FAR_AHEAD))
@@ -91,7 +91,7 @@ class NotifierContract:
     async def test_nothing_between_two_waits_is_lost(
         self, store: Store, notifier: Notifier
     ) -> None:
-        """A job that comes while nobody is waiting at the iterator wakes the next wait."""
+        """A job that arrives while no one waits at the iterator wakes the next wait."""
         await join(store, expiry=IDLE, now=None)
         async with listening(notifier) as wakes:
             await put(store, due(queue="a"))

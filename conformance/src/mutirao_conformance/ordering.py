@@ -75,7 +75,7 @@ class OrderingContract:
     """`order_by`: what one key's deliveries wait for."""
 
     async def test_one_key_after_another(self, store: Store) -> None:
-        """In the order of publications, whoever came to them first; other keys do not wait."""
+        """In the order of publications, not of deliveries; other keys do not wait."""
         await in_order(store)
         await subscribe(store, "audit")
         worker = await join(store)

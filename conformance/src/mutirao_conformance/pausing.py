@@ -42,7 +42,7 @@ class PausingContract:
     """`Store.settle` with `Outcome.stops`, and `Schedule.pause_after`."""
 
     async def test_a_job_stops_its_schedule(self, store: Store) -> None:
-        """In the commit that ends it; until somebody resumes the schedule."""
+        """In the commit that ends the job; until a user resumes the schedule."""
         worker = await join(store, expiry=1e9)
         await plan(store, scheduled())
         [job] = await tick(store, 10)
@@ -104,7 +104,7 @@ class PausingContract:
         assert (await the_record(store)).status is ScheduleStatus.ACTIVE
 
     async def test_paused_for_a_reason(self, store: Store) -> None:
-        """It is kept, by the first who pauses, and gone once resumed."""
+        """The reason of the first pause is kept, and removed by the resume."""
         await plan(store, scheduled())
         for reason in ("first", "second"):
             await store.amend_schedule(
@@ -132,7 +132,7 @@ class PausingContract:
         assert record.changed_at == at(50)
 
     async def test_deaths_after_a_resume(self, store: Store) -> None:
-        """It starts anew: those before do not count."""
+        """The count starts again: deaths before the resume do not count."""
         worker = await join(store, expiry=1e9)
         await plan(store, scheduled(pause_after=2))
         await self._run(store, worker, 10, [OutcomeKind.DEAD] * 2)

@@ -1,4 +1,4 @@
-"""Limits on how many jobs start in a time: tokens, and who is sent ahead to wait for one."""
+"""Limits on how many jobs start in a time: tokens, and the jobs called to wait for them."""
 
 import pytest
 
@@ -113,7 +113,7 @@ class RatesContract:
         assert ids_of(claims) == ids[4:5]
 
     async def test_from_the_beginning(self, store: Store) -> None:
-        """A claimer whose bound is past a called job hears of it, or is given it."""
+        """A claim whose bound is past a called job returns its lane as woken, or takes the job."""
         await limited(store, 1, per=10)
         ids = await put(store, due(), due(run_at=at(-9)), due("other", run_at=at(-1)))
         worker = await join(store)

@@ -1,4 +1,4 @@
-"""What pages read of a store: pages by cursor, bounded counts, figures, and how a job stands."""
+"""What pages read from a store: pages by cursor, bounded counts, figures, a job's standing."""
 
 from datetime import UTC, datetime, timedelta
 
@@ -215,7 +215,7 @@ class StandingContract:
         assert await store.standing(4_711) is None
 
     async def test_due_scheduled_and_running(self, store: Store) -> None:
-        """How many are before it in its lane; when it is due; who runs it."""
+        """The number of jobs before it in its lane; when it is due; the worker that runs it."""
         ids = await put(store, due(), due(run_at=at(1)), due(run_at=FAR_AHEAD), due(priority=3))
         assert [(await _standing(store, id)).ahead for id in ids] == [0, 1, 0, 0]
         assert (await _standing(store, ids[2])).state is JobState.SCHEDULED

@@ -250,7 +250,7 @@ class CountsContract:
         assert -1 < (ages[JobState.READY] or 0) < SLACK, enqueued_at
 
     async def test_waiting_jobs_of_unknown_tasks(self, store: Store) -> None:
-        """Due or not; running and finished ones are somebody's, or nobody's any more."""
+        """Due or not; running and finished ones are not counted."""
         worker = await join(store)
         await put_finished(store, worker, due("new"))
         await put(store, due("new"))
@@ -261,7 +261,7 @@ class CountsContract:
         assert await store.unserved_tasks([]) == {"known": 1, "new": 2, "newer": 1}
 
     async def test_every_attempt_is_recorded(self, store: Store) -> None:
-        """In the order they happened, each with who, when and why."""
+        """In the order they happened, each with its worker, times and error."""
         [id] = await put(store, due(args=json.dumps({"n": 1})))
         workers = [await join(store, expiry=10_000) for _ in range(2)]
         for n, worker in enumerate(workers):

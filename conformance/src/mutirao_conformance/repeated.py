@@ -152,7 +152,7 @@ class RepeatedContract:
 
     @pytest.mark.parametrize("others", [0, 300])
     async def test_in_one_call(self, store: Store, face: Face, others: int) -> None:
-        """Among others; ids are those of the jobs that stand."""
+        """Among others; the ids are those of the jobs that are kept."""
         worker = await join(store)
         first = await sent(store, worker, droppable("Update", "a"))
         jobs = [droppable("Update", "a"), *(due() for _ in range(others)), droppable("Update", "a")]

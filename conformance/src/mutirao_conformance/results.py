@@ -1,4 +1,4 @@
-"""Results, the ends of jobs that somebody waits for, and progress."""
+"""Results, the ends of jobs that a caller waits for, and progress."""
 
 import json
 
@@ -13,7 +13,7 @@ class ResultsContract:
     """`Outcome.result`, `Store.endings` and `Store.report`."""
 
     async def test_endings(self, store: Store) -> None:
-        """How jobs stand, with their results and errors; unknown ones are left out."""
+        """The states of jobs, with their results and errors; unknown ones are left out."""
         ids = await put(store, *(a(n) for n in range(4)))
         worker = await join(store)
         one, two, three, _ = await take(store, worker)

@@ -106,7 +106,7 @@ async def forge(store: Store, id: int, run: int) -> None:
 async def strange(
     store: Store, *templates: NewJob, values: Mapping[str, str] = VALUES, **columns: str
 ) -> list[int]:
-    """Put a job for each of `VALUES` that the database takes; `{}` in a column stands for it."""
+    """Put a job for each of `VALUES` that the database takes, in place of `{}` in columns."""
     ids = []
     for value in values.values():
         for template in templates:
@@ -120,7 +120,7 @@ async def strange(
 
 
 def application(store: Store) -> Mutirao:
-    """Return an application on a store, with a task that harms nobody, in several kinds."""
+    """Return an application on a store, with a harmless task, in several kinds."""
     app = Mutirao(store=store)
 
     @app.task(name=INNOCENT)
@@ -172,7 +172,7 @@ async def innocents_go_on(store: Store, ids: Collection[int]) -> dict[int, JobRe
 
 
 class RowsContract:
-    """A value that SQL can write into a job's columns ends that job, and holds up nobody."""
+    """A value that SQL can write into a job's columns ends that job, and delays no other."""
 
     @pytest.mark.parametrize("task", ["innocent", "limited", "rated"])
     async def test_strange_arguments(self, store: Store, task: str) -> None:
@@ -221,7 +221,7 @@ class RowsContract:
 
     @pytest.mark.parametrize("gone", [False, True])
     async def test_history_that_somebody_wrote_beforehand(self, store: Store, gone: bool) -> None:
-        """Where an attempt stands that no run has made, the run that comes there takes its place.
+        """A row for an attempt that no run has made is replaced by the run of that number.
 
         Its end is written, by its worker, by a rescue beside others, or by people.
         """
@@ -279,7 +279,7 @@ class RowsContract:
         assert await store.prune(OutcomeKind.DEAD, -3_600.0, 1_000) == len(ids) + 1
 
     async def test_rows_of_other_tables(self, store: Store) -> None:
-        """A worker, and people, go on beside rows of workers that somebody has changed."""
+        """A worker, and users, continue beside rows of workers that a user has changed."""
         [id, *others] = await put(store, *(NewJob(task=INNOCENT) for _ in range(3)))
         strange_worker = await join(store, now=None, expiry=3_600.0)
         for value in SHORT.values():

@@ -50,7 +50,7 @@ def scheduled(name: str = "s", *, seconds: float = 10, **terms: Any) -> Schedule
 
 
 async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) -> ScheduleState:
-    """Put a schedule; return how it stands."""
+    """Put a schedule; return its record."""
     put = await store.amend_schedule(
         schedule.name, partial(schedule_rules.put, schedule=schedule), now=now
     )
@@ -149,7 +149,7 @@ class SchedulesContract:
         assert record.state == JobState.SCHEDULED
 
     async def test_a_tick_makes_one_job(self, store: Store, other_store: Store) -> None:
-        """Not before its time, and not a second one, whoever looks."""
+        """Not before its time, and not a second one, on whichever handle."""
         await plan(store, scheduled())
         assert await tick(store, 9.999999) == ()
         assert len(await tick(other_store, 10)) == 1
@@ -307,7 +307,7 @@ class SchedulesContract:
         assert sorted(ids_of(await store.jobs(JobFilter()))) == [id, other]
 
     async def test_removed_and_made_again(self, store: Store) -> None:
-        """It begins anew, with the same ticks if it must."""
+        """It starts again, if need be with the same ticks."""
         await plan(store, scheduled())
         await tick(store, 10)
         await order(store, schedule_rules.remove)

@@ -102,7 +102,7 @@ class StalenessContract:
         await refuses(store, worker, claim)
 
     async def test_a_run_to_come(self, store: Store) -> None:
-        """A run nobody was given yet is as little current as an old one."""
+        """A run that no claim has returned yet is not current either."""
         await put(store, due())
         worker = await join(store)
         claim = await take_one(store, worker)

@@ -43,7 +43,7 @@ from mutirao_conformance.topics import (
 )
 
 SECOND = timedelta(seconds=1)
-# What somebody may write into the row of a subscription, so that no delivery can be made of it.
+# Values that a user may write into a subscription's row, from which no delivery can be made.
 SPOILT = {
     "a filter that is no JSON": {"filter": "{"},
     "a filter that is none": {"filter": '{"a":{"like":1}}'},
@@ -221,7 +221,7 @@ class SubscriptionsContract:
             await store.replay(replace(new, topic="a"), 0)
 
     async def test_patterns_are_as_they_are_written(self, store: Store) -> None:
-        """No letter stands for another: with an order, and in a replay."""
+        """No letter matches another: with an order, and in a replay."""
         worker = await join(store)
         pattern = "a_b.*"
         await subscribe(

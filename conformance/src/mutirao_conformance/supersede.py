@@ -32,7 +32,7 @@ from mutirao_conformance.transactions import Handler, Watched, run
 from mutirao_conformance.uniqueness import aside, live_jobs, placed, state_of
 
 RULE = Supersede.activities()
-# What is left of two jobs, of which nobody has tried the older one: the kind, and whose object.
+# What is left of two jobs if the older one was not tried: the kind, and which job's object.
 TABLE: list[tuple[str, str, How, list[tuple[str, str]]]] = [
     ("Create", "Update", "merged", [("Create", "newer")]),
     ("Create", "Delete", "superseded", []),
@@ -219,7 +219,7 @@ class SupersedeContract:
 
     @pytest.mark.parametrize("made", [None, ["a"], {"a": object()}, {"a": float("nan")}])
     async def test_a_merge_that_makes_no_arguments(self, store: Store, made: Any) -> None:
-        """It is the caller who hears of it, and nothing is written."""
+        """The caller gets the error, and nothing is written."""
         first, _ = await placed(store, activity("Create", "1"))
         with pytest.raises(InvalidJob, match="merge made"):
             await placed(store, activity("Update", "2", merge=lambda *_: made))
@@ -247,7 +247,7 @@ class SupersedeContract:
 
     @pytest.mark.parametrize("gone", [(1,), (2,), (3,), (1, 2), (2, 3), (1, 3), (1, 2, 3)])
     async def test_somebody_cancels_some(self, store: Store, gone: tuple[int, ...]) -> None:
-        """The others keep their order; and who comes next comes after all of them."""
+        """The others keep their order; the next job comes after all of them."""
         worker, names = await join(store), ("A", "B", "C", "D")
         ids = [(await placed(store, activity(name)))[0] for name in names]
         claim = await take_one(store, worker)

@@ -78,7 +78,7 @@ async def set_back(store: Store, name: str, seconds: float) -> None:
 
 
 async def _tick_at_last(store: Store, seconds: float) -> tuple[int, ...]:
-    """Wait for whoever has the schedule, then let it tick."""
+    """Wait until the schedule's row is free, then tick it."""
     return (await store.amend_schedule("s", schedule_rules.tick, now=at(seconds))).jobs
 
 
@@ -138,7 +138,7 @@ class TicksContract:
         assert names_of(await store.tick_schedules(1, now=at(15))) == [names[4]]
 
     async def test_with_those_whose_job_has_ended(self, store: Store) -> None:
-        """They are planned anew; those whose job is live are left alone."""
+        """They are planned again; those whose job is live are left as they are."""
         await plan(store, scheduled("a", overlap=Overlap.AFTER))
         await plan(store, scheduled("b", overlap=Overlap.AFTER))
         assert len(await store.tick_schedules(10, now=at(10))) == 2
@@ -151,7 +151,7 @@ class TicksContract:
         assert (await store.agenda(now=at(31))).next_in == 10
 
     async def test_deaths_of_several(self, store: Store) -> None:
-        """Of each schedule its own are counted."""
+        """The deaths of each schedule are counted separately."""
         worker = await join(store, expiry=1e9)
         most = {"a": 1, "b": 2, "c": None, "d": 1}
         for name, deaths in most.items():
@@ -209,7 +209,7 @@ class TicksContract:
         ]  # fmt: skip
 
     async def test_many_at_the_same_moment(self, store: Store, other_store: Store) -> None:
-        """One of them makes the job; those who tick by themselves wait for nobody."""
+        """One of them creates the job; calls of `tick_schedules` do not wait for the others."""
         await plan(store, scheduled())
         handles = [store, other_store] * 4
         for seconds in range(10, 110, 10):
@@ -260,7 +260,7 @@ class TicksContract:
         }
 
     async def test_one_beside_an_order(self, store: Store) -> None:
-        """A schedule that was removed, and one that ticked for somebody else, are no longer due."""
+        """A schedule that was removed, and one that ticked elsewhere, are no longer due."""
         await plan(store, scheduled("a"))
         await plan(store, scheduled("b"))
         [job] = await tick(store, 10, "a")

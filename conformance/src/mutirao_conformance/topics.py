@@ -164,7 +164,7 @@ class TopicsContract:
         assert (event["tenant"], event["group"]) == ("acme", "north")
 
     async def test_options_of_a_subscription(self, store: Store) -> None:
-        """Its jobs stand where it says, with what it says."""
+        """Its jobs are in its queue, with its options."""
         await subscribe(
             store,
             subscription("mail", queue="slow", priority=3, tags=("a", "b"), max_attempts=2,

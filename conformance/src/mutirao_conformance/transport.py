@@ -225,7 +225,7 @@ class TransportContract:
             await settle(consumer, Ack(delivery))
 
     async def test_the_dead_are_kept(self, transport: Transport) -> None:
-        """With their cause, until somebody returns or drops them."""
+        """With their cause, until a user returns or drops them."""
         sent = [letter(args=f'{{"n": {n}}}', attempt=3) for n in range(3)]
         await publish(transport, *sent)
         async with consuming(transport) as consumer:

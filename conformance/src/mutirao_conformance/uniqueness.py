@@ -44,7 +44,7 @@ def keyed(mode: str = "keep", key: str = "k", *, n: int = 0, **options: Any) -> 
 
 
 async def placed(store: Store, job: NewJob, face: Face = "aenqueue") -> tuple[int, How]:
-    """Enqueue a job with a unique key; return which one stands, and how."""
+    """Enqueue a job with a unique key; return the id of the job that is kept, and how."""
     [id] = await enqueue(store, face, [job])
     assert isinstance(id, Placed)
     return int(id), id.how
@@ -67,14 +67,14 @@ class UniquenessContract:
 
     @pytest.mark.parametrize("mode", MODES)
     async def test_the_first_is_inserted(self, store: Store, mode: str) -> None:
-        """With a key that nobody has, nothing is different."""
+        """With a key that no live job has, nothing is different."""
         id, how = await placed(store, keyed(mode))
         assert how == "inserted"
         claim = await take_one(store, await join(store))
         assert (claim.id, claim.key) == (id, "k")
 
     async def test_keep(self, store: Store, face: Face) -> None:
-        """The one that stands stays, waiting or running, until it has finished."""
+        """The live job stays, waiting or running, until it has finished."""
         first, _ = await placed(store, keyed(n=1), face)
         assert await placed(store, keyed(n=2), face) == (first, "found")
         worker = await join(store)
@@ -98,7 +98,7 @@ class UniquenessContract:
         assert (await placed(store, keyed(mode)))[1] == "inserted"
 
     async def test_error(self, store: Store, face: Face) -> None:
-        """The error names the job that stands, and nothing is written."""
+        """The error names the live job, and nothing is written."""
         first, _ = await placed(store, keyed("error"), face)
         with pytest.raises(DuplicateJob, match=f"job {first} has the key 'k'") as raised:
             await placed(store, keyed("error"), face)
@@ -273,7 +273,7 @@ class UniquenessContract:
         assert (await placed(store, keyed()))[1] == "inserted"
 
     async def test_scopes(self, store: Store) -> None:
-        """A key belongs to a task in a queue, or to whoever uses a name."""
+        """A key belongs to a task in a queue, or to all jobs of a named scope."""
         first, _ = await placed(store, keyed())
         for other in (keyed(task="other"), keyed(queue="other"), keyed(scope="s"), keyed(key="l")):
             assert (await placed(store, other))[1] == "inserted"

@@ -156,7 +156,7 @@ class VersionsContract:
     async def test_many_callers_of_versions(
         self, store: Store, other_store: Store, face: Face
     ) -> None:
-        """On several handles, and threads: the newest is left, whoever came last."""
+        """On several handles, and threads: the newest is left, in whichever order they came."""
         handles = [store, other_store] * 8
         jobs = [version(n * 7 % 16, n=n * 7 % 16) for n in range(16)]
         ids = await asyncio.gather(

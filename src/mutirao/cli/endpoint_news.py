@@ -1,4 +1,4 @@
-"""What the commands of endpoints print besides: an answer, what was missed, what is not called."""
+"""Extra output of the endpoint commands: an answer, missed publications, refused URLs."""
 
 from contextlib import suppress
 from datetime import timedelta
@@ -17,17 +17,17 @@ async def answered(app: Mutirao, id: str, timeout: float) -> JobRecord:
     """Send a sample to an endpoint, and return its job once it has ended.
 
     Raises:
-        ResultTimeout: it has not, in so many seconds: no worker delivers, or something holds it.
+        ResultTimeout: it has not ended in time: no worker delivers, or it is held.
         JobCancelled: it was cancelled.
     """
     sample = await app.endpoints.atest(id)
-    with suppress(JobDied, ResultMissing):  # the job says what came of it
+    with suppress(JobDied, ResultMissing):  # the job has the result
         await sample.aresult(timeout)
     return await app.ajob(sample.id)
 
 
 def answer_of(job: JobRecord) -> dict[str, Any]:
-    """Return what came of the attempt of a job that sends a sample."""
+    """Return the result of the attempt of a job that sends a sample."""
     last = job.attempts[-1] if job.attempts else None
     took = None if last is None else (last.finished_at - last.started_at).total_seconds() * 1_000
     return {
@@ -40,7 +40,7 @@ def answer_of(job: JobRecord) -> dict[str, Any]:
 
 
 def print_missed(before: EndpointRecord) -> None:
-    """Say how to send what was published while an endpoint was disabled: nothing of it was held."""
+    """Explain how to send publications of the time when an endpoint was disabled: none was held."""
     if before.active or before.disabled_at is None:
         return
     # What was published shortly before may not have been handed out by then; --missing knows.
@@ -53,7 +53,7 @@ def print_missed(before: EndpointRecord) -> None:
 
 
 def warn_of_url(url: str) -> None:
-    """Say that workers refuse a URL as it is written, unless their settings allow such ones."""
+    """Warn that workers refuse a URL as it is written, unless their settings allow it."""
     try:
         from mutirao.webhooks.guard import Guard
     except ConfigurationError as missing:

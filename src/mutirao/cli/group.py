@@ -117,12 +117,12 @@ class WholeHelp(click.Group):
     group_class = type  # those within it are like it
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        """Write the names of the commands, and what they do."""
+        """Write the names and summaries of the commands."""
         with formatter.section("Commands"):
             formatter.write_dl(self.summaries(ctx))
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return the name of each command, and what it does."""
+        """Return the name and the summary of each command."""
         found = ((name, self.get_command(ctx, name)) for name in self.list_commands(ctx))
         return [(name, each.get_short_help_str(WHOLE)) for name, each in found if each]
 
@@ -161,7 +161,7 @@ class Commands(Refusing):
         return sorted(_COMMANDS)
 
     def summaries(self, ctx: click.Context) -> list[tuple[str, str]]:
-        """Return the name of each command, and what it does."""
+        """Return the name and the summary of each command."""
         return [(name, SUMMARIES[name]) for name in self.list_commands(ctx)]
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
@@ -194,7 +194,7 @@ class Within(Commands):
     """The commands as part of a program that has the application: `flask mutirao worker`."""
 
     def __init__(self, find: Callable[[click.Context], HostProgram]) -> None:
-        """Set what finds the program's application once a command is called."""
+        """Set the function that finds the program's application once a command is called."""
         super().__init__(
             main.name,
             callback=main.callback,
@@ -206,7 +206,7 @@ class Within(Commands):
         self._find = find
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """Return the names of those that need an application, or go with any."""
+        """Return the names of the commands that need an application, or accept one."""
         return [name for name in super().list_commands(ctx) if name != "init"]
 
     def invoke(self, ctx: click.Context) -> Any:

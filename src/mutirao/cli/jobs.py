@@ -101,7 +101,7 @@ def print_jobs(found: Sequence[JobRecord]) -> None:
 
 
 def _as_listed(job: JobRecord) -> dict[str, Any]:
-    """Return what a list shows of a job: what was not read with it is not none."""
+    """Return the fields that a list shows of a job, without those that were not read."""
     return {name: getattr(job, name) for name in JobRecord.__slots__ if name not in _NOT_LISTED}
 
 
@@ -255,7 +255,7 @@ def _order(
 
 
 def confirm(verb: str, wanted: Wanted, yes: bool, given: dict[str, Any]) -> None:
-    """Ask whether it is to be done, unless jobs are named or `yes` was said."""
+    """Ask for confirmation, unless jobs are named or `yes` was given."""
     if wanted.ids:
         return
     given = {"filter": wanted.filter, **given}
@@ -289,7 +289,7 @@ async def _named(app: Mutirao, ids: tuple[int, ...]) -> dict[int, JobRecord]:
 
 
 def _refusal(order: JobCommand, id: int, job: JobRecord | None, reached: list[int]) -> str | None:
-    """Return why an operation did not change a job that was named, or None if it did."""
+    """Return why an operation did not change a named job, or None if it did."""
     if order is REDRIVE:
         return why_not_redriven(id, job)
     if job is None:

@@ -128,7 +128,7 @@ def resume(target: str, as_json: bool, **which: str | None) -> None:
 
 
 def _about(command: str, which: dict[str, str | None]) -> About:
-    """Return what is paused or resumed as the audit has it: a queue by its name alone."""
+    """Return the entry of the audit for what is paused or resumed: a queue by its name alone."""
     said = _named(which)
     of = next(iter(said), "queue")
     rest = (f"{each} {value}" for each, value in said.items() if each != of)

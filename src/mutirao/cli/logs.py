@@ -1,6 +1,6 @@
 """Standard logging on standard error, for people or for machines.
 
-An application that sets up logging itself keeps what it has set up: nothing of ours is added to it.
+An application that sets up logging itself keeps its setup: nothing is added to it.
 """
 
 import logging
@@ -27,15 +27,16 @@ _ECHOES = (
 
 
 def mute_echoes() -> None:
-    """Leave out what others log of an error that is raised, and that a command prints itself."""
+    """Suppress log lines of libraries about an error that is raised and that the command prints."""
     logging.getLogger("aiormq.connection").addFilter(_is_no_echo)
 
 
 def configure(form: Format, level: str) -> None:
-    """Send our records of at least `level` to standard error, one per line, and others' from INFO.
+    """Send Mutirão's records of at least `level` to standard error, and others from INFO.
 
-    Those of child processes, too. `debug` is ours alone: at that level botocore, aiormq and others
-    log whole messages, with the arguments of jobs and what requests are signed with.
+    One record a line; those of child processes, too. `debug` applies to Mutirão alone: at that
+    level botocore, aiormq and others log whole messages, with the arguments of jobs and the
+    credentials that sign requests.
     """
     _use(LineHandler(FORMATTERS[form]()), level)
     log.of_children = partial(configure, form, level)
@@ -43,10 +44,10 @@ def configure(form: Format, level: str) -> None:
 
 @contextmanager
 def configured(form: Format, level: str) -> Iterator[None]:
-    """Do so once the application is imported, in this block, unless it sets up logging itself.
+    """Set up logging once the application is imported, in this block, unless it does so itself.
 
-    It has done so if there is another handler then, of all records or of ours. What is logged
-    meanwhile, and has no handler, is written like everything later.
+    It has done so if there is another handler then, of all records or of Mutirão's. Records of the
+    meantime that have no handler are written like later ones.
     """
     handler, last = LineHandler(FORMATTERS[form]()), logging.lastResort
     handler.setLevel(logging.WARNING)
@@ -70,9 +71,9 @@ def configured(form: Format, level: str) -> Iterator[None]:
 
 
 def _is_of_no_choice(handler: logging.Handler) -> bool:
-    """Return whether nobody has chosen a handler: `logging.info` and its like add one themselves.
+    """Return whether a handler was added implicitly, as `logging.info` and its like do.
 
-    So does `basicConfig` that is given no format.
+    `basicConfig` without a format adds such a handler, too.
     """
     written = handler.formatter
     return type(handler) is logging.StreamHandler and (
@@ -92,7 +93,7 @@ def _use(handler: logging.Handler, level: str) -> None:
 
 
 def _is_django_s_own(handler: logging.Handler) -> bool:
-    """Return whether a handler is what Django's logging has if nobody has set it up otherwise."""
+    """Return whether a handler is the default one of Django's logging."""
     filters = [type(each).__name__ for each in handler.filters]
     return type(handler) is logging.StreamHandler and filters == ["RequireDebugTrue"]
 

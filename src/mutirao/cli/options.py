@@ -40,7 +40,7 @@ target = click.argument("target", metavar="MODULE:APP")
 
 
 def _as_json_of_all() -> bool:
-    """Return whether `mutirao --json` was said, before the name of the command."""
+    """Return whether `mutirao --json` was given before the name of the command."""
     return bool(click.get_current_context().find_root().params.get("as_json"))
 
 
@@ -51,7 +51,7 @@ as_json = click.option(
 
 
 class Wanted(NamedTuple):
-    """The jobs that are named behind the application: their ids, or the text of a filter."""
+    """The jobs that are named after the application: their ids, or the text of a filter."""
 
     ids: tuple[int, ...]
     filter: str | None
@@ -86,7 +86,7 @@ class _OfAllCommands(click.Option):
         self._otherwise = otherwise
 
     def resolve_envvar_value(self, ctx: click.Context) -> str | None:
-        """Return what the variables say, or None."""
+        """Return the value of the variables, or None."""
         return super().resolve_envvar_value(ctx) or self._otherwise()
 
 
@@ -98,7 +98,7 @@ def _level_of_all() -> str | None:
 
 
 def log_options(command: Command) -> Command:
-    """Add the options of what a command that runs for long logs."""
+    """Add the options for the log of a long-running command."""
     levels = click.Choice(["debug", "info", "warning", "error"], case_sensitive=False)
     for decorate in reversed((
         option("--log-format", type=click.Choice(["text", "json", "logfmt"]), default="text",
@@ -140,7 +140,7 @@ def kept(text: str) -> timedelta | None:
 def moment(text: str, otherwise: str = "") -> datetime:
     """Return the aware datetime in a text: 2026-11-21T13:44:28Z.
 
-    `otherwise`: what else may be written, for the message if it is none.
+    `otherwise`: other accepted forms, for the message if it is no moment.
     """
     try:
         found = datetime.fromisoformat(text)
@@ -187,8 +187,8 @@ class Listed(_ParamType):
     """Some of a list, separated by commas; of an option that may be repeated, or a variable.
 
     Parameters:
-        name: what `--help` calls it.
-        read: returns what a text has of it; raises click.BadParameter.
+        name: its name in `--help`.
+        read: returns the value of one text; raises click.BadParameter.
     """
 
     envvar_list_splitter = ","  # otherwise a variable would be parted by its spaces
@@ -197,7 +197,7 @@ class Listed(_ParamType):
         self.name, self._read = name, read
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return what the text has."""
+        """Return the values of the text."""
         return self._read(value)
 
 
@@ -285,7 +285,7 @@ def chosen(wanted: Wanted, given: dict[str, Any]) -> dict[str, Any]:
 
 
 def text_of(wanted: Wanted, given: dict[str, Any]) -> str | None:
-    """Return all that says which jobs, the options too, as the text of one filter."""
+    """Return all that selects jobs, including the options, as the text of one filter."""
     several = {"states": "state", "queues": "queue"}
     one = {"task", "tag", "key", "tenant", "group", "graph"}
     terms = [wanted.filter or ""]
@@ -304,7 +304,7 @@ def text_of(wanted: Wanted, given: dict[str, Any]) -> str | None:
 
 
 def user() -> str:
-    """Return who gives the command, for the audit: the user of the system."""
+    """Return the system's user that runs the command, for the audit."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):  # one without a name
@@ -312,7 +312,7 @@ def user() -> str:
 
 
 def noted(app: Mutirao, about: "About", body: Callable[[], Awaitable[T]]) -> T:
-    """Run a body as `ask` does; the audit has what it does, and who has given the command."""
+    """Run a body as `ask` does; the audit records what it does, and its user."""
     return ask(app, lambda: app.actions.anote(user(), about, body))
 
 

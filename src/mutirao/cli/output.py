@@ -30,7 +30,7 @@ _STYLES = {
 
 
 def say(line: str, *, error: bool = False) -> None:
-    """Print one line, on standard error if so; names in it cannot make it several."""
+    """Print one line, on standard error if wanted; names in it cannot make it several."""
     click.echo(one_line_of(line), err=error)
 
 
@@ -40,7 +40,7 @@ def print_json(value: Any) -> None:
 
 
 def print_done(facts: Mapping[str, Any], line: str, as_json: bool) -> None:
-    """Print what a command has done: a line, or its facts as one JSON document."""
+    """Print the result of a command: a line, or its facts as one JSON document."""
     if as_json:
         print_json(facts)
     else:
@@ -99,7 +99,7 @@ def minute(moment: datetime | None, unknown: str = "?") -> str:
 
 
 def origin_of(record: Declared) -> str:
-    """Return where something comes from that code may declare, and since when it does not."""
+    """Return the origin of an object that code may declare, and since when it is not in code."""
     if record.in_code is not False:
         return str(record.origin)
     return f"not in the code since {minute(record.declared_at)} ({record.declared_by})"

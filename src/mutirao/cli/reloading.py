@@ -1,4 +1,4 @@
-"""What `worker --reload` watches: the Python files of the directory that it was started in."""
+"""Watches for `worker --reload` the Python files of the directory that it was started in."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -9,7 +9,7 @@ from mutirao.errors import ConfigurationError
 
 
 def watch_here() -> Watch:
-    """Return a watch over the current directory, and all in it but for what tools keep there.
+    """Return a watch over the current directory, without directories that tools keep in it.
 
     Raises:
         ConfigurationError: watchfiles is not installed.

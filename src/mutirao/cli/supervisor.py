@@ -19,7 +19,7 @@ HEALTHY_AFTER = 60.0
 # Of a process that was asked to stop.
 STATUSES_OF_OBEYED_STOP = (0, -signal.SIGTERM, -signal.SIGINT)
 
-# Returns the changes of code from now on, in words, until the event is set.
+# Returns the next changes of code, in words, until the event is set.
 Watch = Callable[[asyncio.Event], AsyncIterator[str]]
 
 
@@ -30,12 +30,12 @@ class Supervisor:
     0) is not. SIGTERM and SIGINT are passed on. The processes have a process group of their own, so
     that a Ctrl-C at the terminal reaches them only once, through the supervisor.
 
-    `own`: the words that the command has at one place, from 0, besides.
+    `own`: the words that only the command of one place has, counted from 0.
 
-    Systemd hears of this process, and not of those that it keeps.
+    Systemd is notified of this process, and not of its children.
 
     With a `watch`, all processes are ended with SIGTERM and started again when code changes, also
-    those that found it unfit. One that is ending is not signalled again, as it would end at once.
+    those that found it unfit. An ending process is not signalled again, as it would end at once.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class Supervisor:
         self._stopping = asyncio.Event()
         self._manager = ServiceManager.of_this_process()
         self._version = 0  # of the code: the number of changes
-        self._news = asyncio.Event()  # a change, or the end; each change has the next one begin
+        self._news = asyncio.Event()  # a change, or the end; replaced after each change
 
     async def run(self) -> int:
         """Run until all processes have ended; return 0, or the greatest exit status.
@@ -143,7 +143,7 @@ class Supervisor:
             self._asked.discard(process.pid)
 
     async def _stopped_within(self, seconds: float | None) -> bool:
-        """Wait for so long, or for the end or a change of code; return whether it is the end."""
+        """Wait for `seconds`, or for the end or a change of code; return whether it is the end."""
         with suppress(TimeoutError):
             await asyncio.wait_for(self._news.wait(), seconds)
         return self._stopping.is_set()

@@ -33,12 +33,12 @@ _TERM = re.compile(rf"-?({'|'.join(QUALIFIERS)})[:.]")
 
 @dataclass(frozen=True)
 class HostProgram:
-    """A program of which our commands are part, and which knows the application.
+    """A program that includes Mutirão's commands, and knows the application.
 
     Parameters:
         find: returns the application, when a command needs it.
-        name: what the application is called where `module:attribute` is shown otherwise.
-        command: what starts that program with our commands, for processes of their own:
+        name: the application's name, for places that otherwise show `module:attribute`.
+        command: starts that program with Mutirão's commands, for processes of their own:
             `[sys.executable, "manage.py", "mutirao"]`.
     """
 
@@ -47,12 +47,12 @@ class HostProgram:
     command: Sequence[str]
 
     def keep(self, context: click.Context) -> None:
-        """Let all commands of a context have the application of this program."""
+        """Give the application of this program to all commands of a context."""
         context.meta[_HOST] = self
 
 
 def host() -> HostProgram | None:
-    """Return the program of which the running command is part; None: it is the command itself."""
+    """Return the program that includes the running command; None: the command runs by itself."""
     context = click.get_current_context(silent=True)
     found: HostProgram | None = None if context is None else context.meta.get(_HOST)
     return found
@@ -61,13 +61,13 @@ def host() -> HostProgram | None:
 class AppCommand(click.Command):
     """A command whose first argument, the application, may be left out if MUTIRAO_APP is set.
 
-    Where the command is part of a program that has an application, there is no such argument.
+    If the command is part of a program that has an application, there is no such argument.
 
     An argument in the form of `module:attribute` is the application. Otherwise the first argument
     is the one after it, and the variable names the application.
 
-    `--database` is an option of each command, unless it has one of its own: where the jobs are,
-    instead of in the application's own database.
+    `--database` is an option of each command, unless it has one of its own: the database with the
+    jobs, instead of the application's own.
     """
 
     is_by_api = False
@@ -93,7 +93,7 @@ class AppCommand(click.Command):
         return super().parse_args(ctx, args)
 
     def collect_usage_pieces(self, ctx: click.Context) -> list[str]:
-        """Leave the application out where it is known."""
+        """Leave the application out if it is known."""
         found = super().collect_usage_pieces(ctx)
         return found if ctx.meta.get(_HOST) is None else [each for each in found if ":" not in each]
 
@@ -112,7 +112,7 @@ class ApiCommand(AppCommand):
         self.params += _api()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put something in the place of the application, where the API is asked."""
+        """Insert a placeholder for the application if the API is asked."""
         options = self.make_parser(ctx).parse_args(args=list(args))[0]
         url = options.get("api") or os.environ.get(API_VARIABLE)
         if not url:
@@ -136,21 +136,21 @@ class ApiCommand(AppCommand):
 
 
 class FilterCommand(AppCommand):
-    """A command that takes ids, or a filter's text, behind the application.
+    """A command that takes ids, or a filter's text, after the application.
 
-    Where MUTIRAO_APP is set, `state:dead` is a term and no application. A negated term begins like
-    an option, and is none.
+    If MUTIRAO_APP is set, `state:dead` is a term and no application. A negated term looks like an
+    option, but is none.
     """
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """Put negated terms behind all options."""
+        """Move negated terms after all options."""
         end = args.index("--") if "--" in args else len(args)
         terms = [each for each in args[:end] if each.startswith("-") and _TERM.match(each)]
         others = [each for each in args[:end] if each not in terms]
         return super().parse_args(ctx, [*others, "--", *terms, *args[end + 1 :]])
 
     def is_application(self, argument: str) -> bool:
-        """Return whether the first argument is no term of a filter, as far as that may be."""
+        """Return whether the first argument is the application and not a term of a filter."""
         return _TERM.match(argument) is None and super().is_application(argument)
 
 

@@ -1,8 +1,8 @@
-"""Options of the command line, made of the parameters that a function of the application takes.
+"""Options of the command line that are generated from parameters of the application's functions.
 
-Each field of a `TypedDict` in the room `tasks` brings its type and its text:
-`key: Annotated[str | None, "…"]` is `--key`. So a new one is on the command line, too. A field of
-`WorkerSettings` brings its default and its bounds as well.
+Each field of a `TypedDict` in the room `tasks` has its type and its text: `key: Annotated[str |
+None, "…"]` becomes `--key`. So a new field is on the command line, too. A field of `WorkerSettings`
+also has its default and its bounds.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -30,7 +30,7 @@ from mutirao.workers import SETTINGS
 
 _Decorator = Callable[[Any], Any]
 
-# Of commands that are one process each.
+# For commands that are one process each.
 METRICS_PORT: Mapping[str, Any] = {
     "type": click.IntRange(0, LAST_PORT),
     "help": "Port of its metrics for Prometheus, and of /livez and /readyz; 0: any that is free.",
@@ -51,11 +51,11 @@ _READ: dict[Any, dict[str, Any]] = {
 
 
 def options_of(terms: type, **called: tuple[str, ...]) -> Callable[[Command], Command]:
-    """Add an option for each of some terms to a command; those of keys are the last.
+    """Add an option for each of some terms to a command; those of keys come last.
 
     Parameters:
         terms: a `TypedDict` whose fields are annotated with the texts of their options.
-        called: the option and the parameter of terms that are not called as they are.
+        called: the option and the parameter of terms that have another name there.
     """
 
     def decorate(command: Command) -> Command:
@@ -70,9 +70,9 @@ def options_of(terms: type, **called: tuple[str, ...]) -> Callable[[Command], Co
 
 
 def text_of(read: Callable[[str], object], name: str = "AGE") -> Callable[[str], str]:
-    """Return a type of option that stays a text, for other processes, if it is readable.
+    """Return a type of option that stays a text, for other processes, if it is valid.
 
-    `name`: what `--help` calls it.
+    `name`: its name in `--help`.
     """
 
     def checked(text: str) -> str:
@@ -94,9 +94,9 @@ def setting_options(
     """Add options for settings to a command, in the order of the settings.
 
     Parameters:
-        names: which of them; none: all that have a text.
+        names: which settings; none: all that have a text.
         after: other options, each behind that of a setting.
-        others: parameters of `click.option` that are not as the setting says, by its name.
+        others: parameters of `click.option` that differ from the setting's, by its name.
     """
     made: list[_Decorator] = []
     for each in SETTINGS:

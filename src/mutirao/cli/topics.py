@@ -222,7 +222,7 @@ def remove(target: str, id: str, as_json: bool) -> None:
 
 
 def warn_of_topics(app: Mutirao, *topics: str) -> None:
-    """Say which of these, or patterns, match no topic of an application that has topics."""
+    """Warn of topics and patterns that match no topic of an application that has topics."""
     known = [each.topic for each in app.tasks.values() if isinstance(each, Topic)]
     matched = {pattern for each in known for pattern in patterns_of(each)}
     for topic in topics if known else ():

@@ -19,7 +19,7 @@ from mutirao.ports import Transport
 from mutirao.ports.brokers import close_transports
 
 T = TypeVar("T")
-MANY = 100_000  # messages that are looked through
+MANY = 100_000  # messages that are searched
 SHOWN = 10_000  # characters of a body or an error
 
 _queue = option("--queue", help="One queue, instead of all that brokers carry.")
@@ -193,7 +193,7 @@ def _act(
     done: str,
     action: Callable[[Transport], Any],
 ) -> None:
-    """Do something with some dead messages; say how many, and which ids are of none."""
+    """Act on some dead messages; print how many, and which ids do not exist."""
     if sum(map(bool, (which["ids"], which["all_"], which["task"] or which["error"]))) != 1:
         raise ConfigurationError("give the ids of messages, --task or --error, or --all")
     app = _app(target)

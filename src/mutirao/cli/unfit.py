@@ -1,6 +1,6 @@
 """Lets a worker process report to its supervisor that it is unfit: that no restart helps.
 
-Its exit status alone does not say so: a handler may end the process with any.
+Its exit status alone is not enough: a handler may end the process with any status.
 """
 
 import os
@@ -16,7 +16,7 @@ STATUSES = (2, 3)  # misuse, configuration or schema errors
 
 
 class UnfitNotice:
-    """What a worker process reports of its end; nothing where no supervisor has started it."""
+    """The report of a worker process about its end; does nothing without a supervisor."""
 
     def __init__(self) -> None:
         pipe = os.environ.pop(VARIABLE, None)
@@ -32,7 +32,7 @@ class UnfitNotice:
 
     @contextmanager
     def on_errors(self) -> Iterator[None]:
-        """Notify it as well of what is raised inside, whatever status that is refused with."""
+        """Notify it also of errors that are raised inside, whatever the exit status is."""
         try:
             yield
         except (MutiraoError, click.ClickException):
@@ -41,23 +41,23 @@ class UnfitNotice:
 
 
 class UnfitLine:
-    """The other end, of one process. `writing` is to be passed to it."""
+    """The supervisor's end, for one process. `writing` is to be passed to it."""
 
     def __init__(self) -> None:
         self._reading, self.writing = os.pipe()
         os.set_blocking(self._reading, False)  # what the process has started may live on with it
 
     def started(self) -> None:
-        """Leave the writing to the process."""
+        """Close the writing end, which the process has."""
         os.close(self.writing)
 
     def unfit(self) -> bool:
-        """Return whether the process, which has ended, has said that no restart helps."""
+        """Return whether the ended process has reported that no restart helps."""
         try:
             return bool(os.read(self._reading, 1))
         except BlockingIOError:
             return False
 
     def close(self) -> None:
-        """Hear no more."""
+        """Stop listening."""
         os.close(self._reading)

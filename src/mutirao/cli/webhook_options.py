@@ -1,4 +1,4 @@
-"""The options of commands that deliver webhooks: what their guard lets them call."""
+"""The options of commands that deliver webhooks: which URLs their guard allows."""
 
 from collections.abc import MutableMapping
 from typing import Any
@@ -10,7 +10,7 @@ from mutirao.model.webhooks.webhook_attempts import WebhookSettings
 
 
 def ports(text: str) -> str:
-    """Return a list of ports, 443,8000-8999, as it was written, if it is one."""
+    """Return a list of ports, 443,8000-8999, unchanged, if it is valid."""
     _ports(text)
     return text
 
@@ -33,7 +33,7 @@ def webhook_options(command: Command) -> Command:
 
 
 def webhook_settings(given: MutableMapping[str, Any]) -> WebhookSettings:
-    """Return the settings of the options, which are taken out of what was given."""
+    """Return the settings from the options, and remove these from the given ones."""
     return WebhookSettings(
         schemes=given.pop("webhook_schemes"),
         ports=_ports(given.pop("webhook_ports")),

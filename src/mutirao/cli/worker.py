@@ -120,9 +120,9 @@ def _port_of(first: int | None, place: int) -> list[str]:
 
 
 def _databases_given(databases: tuple[str, ...]) -> list[str]:
-    """Return the options for other processes, to which variables come by themselves.
+    """Return the options for other processes, which inherit variables.
 
-    Everybody on a machine sees the command lines there, and a URL may have a password.
+    All users of a machine can see command lines, and a URL may contain a password.
     """
     source = click.get_current_context().get_parameter_source("databases")
     if source is ParameterSource.ENVIRONMENT:
@@ -131,7 +131,7 @@ def _databases_given(databases: tuple[str, ...]) -> list[str]:
 
 
 def _choose(app: Mutirao, databases: tuple[str, ...]) -> None:
-    """Let a worker of the application serve these databases, if any."""
+    """Make a worker of the application serve these databases, if any."""
     if len(databases) == 1:
         app.use_database(*databases)
     elif databases:

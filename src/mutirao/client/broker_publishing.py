@@ -1,7 +1,7 @@
 """Enqueues jobs whose queue is by broker alone: checks, publishes, waits for confirmation.
 
-What a broker cannot hold, as it is due too late or too large, is for the store. Workers that serve
-the database run it from there.
+A job that a broker cannot hold, because it is due too late or is too large, is for the store.
+Workers that serve the database run it from there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -24,12 +24,12 @@ from mutirao.ports.events import event_transport, published
 from mutirao.tasks.job_messages import message_of, new_id
 from mutirao.tasks.task import Task
 
-PUBLISHED_AT_ONCE = 2_000  # jobs in memory, and confirms under way
+PUBLISHED_AT_ONCE = 2_000  # jobs in memory, and outstanding confirms
 CARRIED = 'give its transport mode="carried", or leave the queue to the database'
 
 
 class NoResults:
-    """In place of results: what is by broker alone keeps none."""
+    """Replaces results: a job by broker alone keeps none."""
 
     def result(self, id: int, timeout: float | None = None) -> NoReturn:
         """Raise WrongState."""
@@ -81,7 +81,7 @@ def check_task(task: Task[..., Any]) -> None:
 
 
 class Published(NamedTuple):
-    """What became of jobs that were to be published.
+    """The result of publishing jobs.
 
     Attributes:
         jobs: all of them.
@@ -96,18 +96,18 @@ class Published(NamedTuple):
     failed: list[TransportError]
 
     def left(self) -> list[NewJob]:
-        """Return those that are to be written into the store."""
+        """Return the jobs that are to be written into the store."""
         return [self.jobs[n] for n in self.for_store]
 
     def all_ids(self, stored: Sequence[int], before: int) -> list[int]:
-        """Return the ids of all, with those that the store gave to what was left for it.
+        """Return the ids of all, including those of the store.
 
         Parameters:
-            stored: those that the store gave.
+            stored: the ids from the store.
             before: how many other jobs of the same call were published before these.
 
         Raises:
-            TransportError: some were not published; the message says how many, others were.
+            TransportError: some were not published; the message says how many.
         """
         if self.failed and before + len(self.jobs) > 1:
             others = f", after {before:,} that were" if before else ""
@@ -122,10 +122,10 @@ class Published(NamedTuple):
 
 
 def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Message] | None:
-    """Return the id and the message of a job; None if it waits for longer than its broker holds it.
+    """Return the id and the message of a job; None if it waits too long for its broker.
 
     Raises:
-        InvalidJob: it has an option that only a database can keep, or waits where order is kept.
+        InvalidJob: it has an option that only a database can keep, or waits in an ordered queue.
     """
     unfit = {
         "key": job.key is not None or (job.unique is not None and job.unique.supersede is not None),
@@ -150,7 +150,7 @@ def to_message(job: NewJob, transport: Transport) -> tuple[MessageId, Message] |
 
 
 async def publish(jobs: Sequence[NewJob], transports: Mapping[str, Transport]) -> Published:
-    """Publish jobs; return what became of them, once the brokers have confirmed what they hold.
+    """Publish jobs; return the result once the brokers have confirmed what they hold.
 
     Raises:
         InvalidJob: a job cannot be by broker alone; none was published.
@@ -208,7 +208,7 @@ def one_way(
 ) -> tuple[bool, Iterable[NewJob]]:
     """Return whether jobs are by broker alone, and the jobs; they are read no further than needed.
 
-    The first one says it for all: reading one of the other kind raises InvalidJob.
+    The first one decides for all: reading one of the other kind raises InvalidJob.
 
     Raises:
         InvalidJob: they are by broker alone, and were to join a transaction.
@@ -236,7 +236,7 @@ def _of_one_kind(
 
 
 def in_parts(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """Yield jobs as many at a time as are published in one batch."""
+    """Yield jobs in batches that are published at once."""
     rest = iter(jobs)
     while part := list(islice(rest, PUBLISHED_AT_ONCE)):
         yield part

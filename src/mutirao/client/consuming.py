@@ -1,4 +1,4 @@
-"""The consumers of an application: handlers of what other programs publish."""
+"""The consumers of an application: handlers for messages of other programs."""
 
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overload
@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 class Decorator(Protocol):
-    """What turns a function into a task."""
+    """Turns a function into a task."""
 
     @overload
     def __call__(self, function: Callable[Concatenate[Job, P], R], /) -> Task[P, R]: ...
@@ -40,9 +40,9 @@ class Consuming(TaskRegistry, Protocol):
     ) -> Decorator:
         """Register a function that consumes a queue of other programs.
 
-        It becomes a task of a queue by broker alone, which has the name of theirs: with the same
-        retries, timeouts and deaths, at least once. A message that cannot be decoded, or does not
-        fit the function, is dead with its cause, and not delivered again. Several functions may
+        It becomes a task of a queue by broker alone, which has the name of that queue: with the
+        same retries, timeouts and deaths, at least once. A message that cannot be decoded, or does
+        not fit the function, is dead with its cause, and not delivered again. Several functions may
         consume one queue, with the same transport and decoder, which then names the task.
 
         Parameters:

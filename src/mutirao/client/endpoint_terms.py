@@ -1,4 +1,4 @@
-"""The parameters of `app.endpoints.put` and `put_many`, and the endpoint that they make."""
+"""The parameters of `app.endpoints.put` and `put_many`, and the endpoint made of them."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -19,16 +19,16 @@ class EndpointTerms(TypedDict, total=False):
 
     Parameters:
         secret: `whsec_…` or `whsk_…`; None sends unsigned. If left out, an endpoint keeps its own.
-        method, headers, body: what is sent.
+        method, headers, body: the parts of the request.
         signer: the name of a signer of the application, instead of a secret.
         connect, first_byte, whole: timeouts in seconds.
         redirects: how many are followed.
         accepts_3xx: whether an answer of 3xx is success, too.
         rate, concurrency: deliveries that start in any second at most; at once, less than 50.
         tenant, group, filter: which publications; if left out, all on the topics.
-        order_by: a field of what is published: equal values are delivered one after another.
+        order_by: a field of publications: equal values are delivered one after another.
         when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after
-            it, until it is redriven; `"continue"`: they go on.
+            it, until it is redriven; `"continue"`: they are delivered.
         retry: seconds (or `timedelta`s) between the attempts, of which there is one more; if left
             out, as Standard Webhooks advises. It holds for deliveries that are made from now on.
     """
@@ -62,7 +62,7 @@ class PutEndpoint(EndpointTerms, total=False):
 
 
 class EndpointChange(EndpointTerms, total=False):
-    """The parameters of `app.endpoints.change`: those of `put`, by name; what is left out stays."""
+    """The parameters of `app.endpoints.change`: those of `put`, by name; the others stay."""
 
     url: str
     topics: Topics
@@ -84,7 +84,7 @@ def changed_endpoint(was: Endpoint, given: EndpointChange) -> tuple[Endpoint, bo
 
 
 def endpoint_of(given: PutEndpoint) -> tuple[Endpoint, bool]:
-    """Return an endpoint, checked, and whether one that is there keeps its secret."""
+    """Return an endpoint, checked, and whether an existing one keeps its secret."""
     refuse_unknown("app.endpoints.put", given, PutEndpoint)
     _check_whose(given)
     _check_one_signs(given["id"], given)
@@ -107,7 +107,7 @@ def _check_one_signs(id: object, given: Mapping[str, Any]) -> None:
 
 
 def _topics(given: object) -> Any:
-    """Return topics by their names; what cannot be topics is left for `Endpoint` to refuse."""
+    """Return topics by their names; other values are left for `Endpoint` to refuse."""
     if isinstance(given, str | Topic) or not isinstance(given, Iterable):
         given = (given,)
     return tuple(each.topic if isinstance(each, Topic) else each for each in given)

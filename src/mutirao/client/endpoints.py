@@ -71,8 +71,8 @@ class Endpoints:
     ) -> Endpoint:
         """Create an endpoint, or replace the one of that id.
 
-        In force within a second. What is published from now on on one of the topics is sent to it,
-        once. One that was there stays paused or disabled, and keeps its secret if none is given.
+        In force within a second. Publications on one of the topics are sent to it from now on,
+        once. An existing one stays paused or disabled, and keeps its secret if none is given.
 
         Parameters:
             id: its name: letters, digits, `_` and `-`.
@@ -81,7 +81,7 @@ class Endpoints:
             terms: the fields of `EndpointTerms`. A new endpoint needs `secret` or `signer`.
 
         Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something cannot be;
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: a value is invalid;
                 nothing was written.
             InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
@@ -101,17 +101,17 @@ class Endpoints:
         again leaves them as they are.
 
         Parameters:
-            endpoints: of each the parameters of `put`, by name:
-                `{"id": …, "url": …, "topics": …, "secret": …}`.
+            endpoints: of each the parameters of `put`, by name: `{"id": …, "url": …, "topics": …,
+                "secret": …}`.
 
         Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something of one
-                cannot be, or it is given twice.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: a value of one is
+                invalid, or it is given twice.
             InvalidJob: the tenant or the group of one is too long, or no text.
             TypeError: an option is unknown.
         """
         whole = many.checked("endpoint", "id", endpoints, endpoint_of, InvalidEndpoint)
-        if len(whole) > many.PUT_AT_ONCE:  # otherwise the transaction says so
+        if len(whole) > many.PUT_AT_ONCE:  # otherwise the transaction reports it
             await self._check_kept([id for id, (_, keeps) in whole.items() if keeps])
         done: list[Endpoint] = []
         for part in many.parts(whole):
@@ -126,7 +126,7 @@ class Endpoints:
         """Change options of an endpoint, and return it; those that are not given stay.
 
         In force within a second. Of two changes at the same time the later one may undo the other.
-        With `secret` or `signer` the one before signs no more: `rotate` keeps it for a while.
+        With `secret` or `signer` the previous one signs no more: `rotate` keeps it for a while.
 
         Parameters:
             id: its name.
@@ -134,8 +134,8 @@ class Endpoints:
 
         Raises:
             UnknownEndpoint: there is none of that id.
-            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: it cannot be so;
-                nothing was written.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: the result is
+                invalid; nothing was written.
             InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
         """
@@ -194,10 +194,10 @@ class Endpoints:
     pause = blocking(apause)
 
     async def aresume(self, id: str) -> None:
-        """Let all that is held for an endpoint out, in order.
+        """Let all held deliveries to an endpoint out, in order.
 
-        Whether it was paused, its breaker is open, or it was disabled; it is not any more. If its
-        host does not answer, one goes out first, and the others when it has arrived.
+        It is not paused or disabled any more, and its breaker is closed. If its host does not
+        answer, one goes out first, and the others when it has arrived.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -209,8 +209,8 @@ class Endpoints:
     async def aprobe(self, id: str) -> bool:
         """Let one delivery through the open breakers of an endpoint now.
 
-        For who knows that the peer is back. If it succeeds, the others follow. Returns whether one
-        is let through: there was an open breaker.
+        For callers that know that the peer is back. If it succeeds, the others follow. Returns
+        whether one is let through: there was an open breaker.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -225,8 +225,8 @@ class Endpoints:
     async def aheard_from(self, id: str) -> None:
         """Let one delivery through to an endpoint whose breaker is open, by a job of its workers.
 
-        For whoever has verified a request of that peer; `mutirao.webhooks.verify` can call it. It
-        costs a look at two rows, and may be called as often as there are requests.
+        For a program that has verified a request of that peer; `mutirao.webhooks.verify` can call
+        it. It costs a read of two rows, and may be called for every request.
         """
         for kind, key in await self._app.store.open_breakers(check_id(id)):
             probe = NewJob(
@@ -242,7 +242,7 @@ class Endpoints:
     heard_from = blocking(aheard_from)
 
     async def aremove(self, id: str) -> None:
-        """Remove an endpoint; what waits for it is cancelled when it is due.
+        """Remove an endpoint; deliveries that wait for it are cancelled when they are due.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -254,7 +254,7 @@ class Endpoints:
     async def atest(self, id: str) -> Handle[Any]:
         """Send a sample to an endpoint, by a worker, in one attempt.
 
-        Returns the job; it is held where others would be.
+        Returns the job; it is held if other deliveries are held.
 
         Raises:
             UnknownEndpoint: there is none of that id.
@@ -307,7 +307,7 @@ class Endpoints:
         again = await self._app.aredrive(**which)
         if not again:
             return []
-        # What is made from now on is not sent again: workers may be as fast as this is.
+        # Deliveries that are made from now on are not sent again: workers may be as fast as this.
         [first] = await self._app.store.jobs(JobFilter(ids=(again[0],)))
         which["before"] = min(before or first.enqueued_at, first.enqueued_at)
         while some := await self._app.aredrive(**which):
@@ -326,8 +326,8 @@ class Endpoints:
             )
 
         Raises:
-            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: something of one
-                cannot be, or it is given twice.
+            InvalidEndpoint, InvalidSecret, InvalidTopic, InvalidSubscription: a value of one is
+                invalid, or it is given twice.
             InvalidJob: the tenant or the group of one is too long, or no text.
             TypeError: an option is unknown.
         """

@@ -1,4 +1,4 @@
-"""Life-cycle events as an application listens to them: an asynchronous iterator."""
+"""Life-cycle events for an application, as an asynchronous iterator."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ log = logging.getLogger("mutirao")
 
 
 class Events:
-    """Events as they come, from all brokers. What was dropped on the way is counted."""
+    """Events from all brokers, as they come. Events that were dropped on the way are counted."""
 
     def __init__(self, feed: EventFeed) -> None:
         self._feed = feed
 
     @property
     def dropped(self) -> int:
-        """How many are missing: dropped by who published them, by the broker, or unread.
+        """How many are missing: dropped by their publisher, by the broker, or unread.
 
         A gap is noticed with the next event of the same publisher, kind, task and queue.
         """
@@ -59,14 +59,14 @@ class Listening:
         queues: Collection[str] | None = None,
         most: int = MOST_WAITING,
     ) -> AsyncIterator[Events]:
-        """Listen to what happens to jobs whose brokers publish it, until the block is left.
+        """Listen to published events of jobs, until the block is left.
 
             async with app.events(kinds=["dead"]) as events:
                 async for event in events: ...
 
-        What happens once the block is entered comes once or, rarely, not at all: events are
-        neither kept nor confirmed, and never slow the work. `Events.dropped` counts those that are
-        missing. A broker that goes away later is waited for, which the log says.
+        An event after the block is entered comes once or, rarely, not at all: events are neither
+        kept nor confirmed, and never slow the work. `Events.dropped` counts missing ones. If a
+        broker becomes unavailable later, this waits for it and logs that.
 
         Parameters:
             kinds: such as "started" or "dead"; None: all.
@@ -76,7 +76,7 @@ class Listening:
 
         Raises:
             ConfigurationError: no broker of these queues publishes events, a kind is unknown, or a
-                parameter is of another type.
+                parameter has another type.
             TransportUnavailable: a broker is away.
             TransportMismatch: the broker lacks what `mutirao transports declare` makes.
         """
@@ -99,7 +99,7 @@ class Listening:
 
 
 class _Listener:
-    """What listens to one broker, and does so again when that was away."""
+    """Listens to one broker, and again after that was unavailable."""
 
     def __init__(
         self, transport: TellsEvents, filters: Sequence[EventKey], feed: EventFeed
@@ -152,7 +152,7 @@ def _check(most: object, **lists: object) -> None:
 def _publishing(
     transports: Mapping[str, Transport], queues: Collection[str] | None
 ) -> dict[str, TellsEvents]:
-    """Return the transports of queues that publish events; all of those that are named must."""
+    """Return the transports of queues that publish events; all named ones must publish them."""
     found: dict[str, TellsEvents] = {}
     for queue, transport in transports.items():
         if (queues is None or queue in queues) and (

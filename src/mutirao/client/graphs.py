@@ -53,7 +53,7 @@ class GraphHandle:
 
 
 class Endings(Protocol):
-    """The waiting for the ends of jobs, as this module needs it."""
+    """Waits for the ends of jobs, as this module needs it."""
 
     async def wait(self, id: int, timeout: float | None) -> Ending:
         """Wait until a job has ended, and return how; raises ResultTimeout, UnknownJob."""
@@ -271,7 +271,7 @@ def _plan(
 def _handing_in(
     opening: Callable[[NewJob], Enqueueing], planned: Plan
 ) -> Iterator[tuple[Plan, Callable[[GraphHandle], GraphHandle]]]:
-    """Check every job and pass it through the middleware, which learns the result."""
+    """Check every job and pass it through the middleware, which gets the result."""
     opened: list[Enqueueing] = []
 
     def done(handle: GraphHandle) -> GraphHandle:

@@ -22,7 +22,7 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.ports import Store
 
-QUEUE = "federation"  # of the probes that an order may ask for
+QUEUE = "federation"  # of the probes that a command may enqueue
 _NAME = re.compile(r"[^\s/@A-Z]{1,200}")
 _LIVE = (JobState.SCHEDULED, JobState.READY, JobState.RUNNING, JobState.BLOCKED)
 
@@ -42,10 +42,10 @@ class Hosts:
     async def aflush(self, name: str) -> Host:
         """Try a host now: let a delivery through, and the others after it if that arrives.
 
-        A host that is held is not any more.
+        A held host is released.
 
         Raises:
-            UnknownHost: nothing is known of it, so nothing is waited for.
+            UnknownHost: the host is unknown, so nothing is held for it.
         """
         await self._known(name)
         return await self._change(name, lambda was, now: replace(is_heard_from(was), held=False))
@@ -81,8 +81,8 @@ class Hosts:
     async def aredrive(self, name: str, *, limit: int | None = None) -> list[int]:
         """Send the dead deliveries to a host again, oldest first; return the ids of the new jobs.
 
-        Not those that were sent again before. What is about an object of which the host has heard
-        something newer is cancelled, not sent.
+        Not those that were sent again before. A delivery is cancelled, not sent, if the host has
+        received something newer about its object.
 
         Parameters:
             limit: how many; None: all.
@@ -92,10 +92,10 @@ class Hosts:
     redrive = blocking(aredrive)
 
     async def aforget(self, name: str) -> int:
-        """Cancel what waits for a host, and delete what is known of it; return how many jobs.
+        """Cancel the waiting deliveries to a host, and delete its state; return how many jobs.
 
         Raises:
-            UnknownHost: nothing is known of it, and nothing waits for it.
+            UnknownHost: the host is unknown, and nothing waits for it.
         """
         which = JobFilter(task=DELIVER, states=_LIVE, args={BY: name}, limit=None)
         cancelled = await self._app.store.cancel(which)
@@ -118,7 +118,7 @@ class Hosts:
         Of those that are `redrivable`, old deliveries may be sent again.
 
         Parameters:
-            counted: whether deliveries are counted, for which all live and dead jobs are looked at;
+            counted: whether deliveries are counted, for which all live and dead jobs are read;
                 otherwise only hosts that have failed or were changed are listed.
         """
         return tuple(await self._app.store.hosts(counted=counted))

@@ -11,7 +11,7 @@ MAX_CONSUMER_NAME, MAX_MESSAGE_ID = 200, 255
 
 
 class MessageInbox:
-    """What is remembered in the transaction of one connection or session; see `Inboxes.inbox`."""
+    """Remembers messages in the transaction of one connection or session; see `Inboxes.inbox`."""
 
     def __init__(self, store: Callable[[], Store], conn: object) -> None:
         self._store, self._conn = store, conn
@@ -19,13 +19,13 @@ class MessageInbox:
     def remember(self, consumer: str, message: str | int) -> bool:
         """Remember that a consumer handles a message; return whether it is new.
 
-        If it is not, its effects were committed before: leave them out. Both are one with the
-        transaction, so a message whose effects were rolled back is new again. Where another
-        transaction has the same message at this moment, waits until that has ended.
+        If it is not, its effects were committed before: leave them out. Both are part of the
+        transaction, so a message whose effects were rolled back is new again. If another
+        transaction has the same message at this moment, this waits until that has ended.
 
         Parameters:
-            consumer: the name of what has these effects, 1 to 200 characters. Each consumer
-                remembers for itself.
+            consumer: the name of the code that has these effects, 1 to 200 characters. Each
+                consumer remembers for itself.
             message: the message's id, 1 to 255 characters or a number, such as `job.id`. It has
                 to be the same at every repetition.
 
@@ -39,7 +39,7 @@ class MessageInbox:
         """Remember from a coroutine, through an asynchronous connection; see `remember`.
 
         Parameters:
-            consumer: the name of what has these effects, 1 to 200 characters.
+            consumer: the name of the code that has these effects, 1 to 200 characters.
             message: the message's id, 1 to 255 characters or a number.
 
         Raises:
@@ -57,7 +57,7 @@ class Inboxes:
     def inbox(self, conn: object) -> MessageInbox:
         """Return the inbox in the transaction of a connection or session.
 
-        `conn` is what `job.transaction()` gives, or any connection or session that a job can be
+        `conn` is the result of `job.transaction()`, or any connection or session that a job can be
         enqueued through. Nothing is committed or flushed.
         """
         return MessageInbox(lambda: self.store, conn)

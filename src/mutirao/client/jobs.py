@@ -55,7 +55,7 @@ class JobAdmin:
             job_ids: the jobs to list; all jobs if no id is given.
             which: the fields of `Which`: state, queue, task, tag, key, args, … `limit` is 100
                 unless given. `args` has some of the arguments, with their values; `filter` is a
-                text that has to fit as well: "task:send_* older:2h".
+                text that has to match as well: "task:send_* older:2h".
 
         Raises:
             InvalidFilter: a field has an invalid value.
@@ -97,7 +97,7 @@ class JobAdmin:
     async def aretry(self, *job_ids: int, **which: Unpack[Which]) -> list[int]:
         """Make waiting jobs due now; return their ids.
 
-        A job keeps the attempts it has had. Running and finished jobs are left alone.
+        A job keeps its earlier attempts. Running and finished jobs are left alone.
 
         Parameters:
             job_ids: the jobs' ids.
@@ -116,12 +116,12 @@ class JobAdmin:
     ) -> list[int]:
         """Give waiting jobs new values, effective at once; return their ids.
 
-        Running and finished jobs are left alone. A job that is blocked has the new values when it
-        is released; it keeps its key and the attempts it has had.
+        Running and finished jobs are left alone. A blocked job has the new values when it is
+        released; it keeps its key and its earlier attempts.
 
         Parameters:
             job_ids: the jobs' ids.
-            where: the fields of `Which`, to choose jobs by what they are: {"queue": "mail"}.
+            where: the fields of `Which`, to choose jobs by their properties: {"queue": "mail"}.
             new: the new values: priority, queue, run_at or delay, max_attempts.
 
         Raises:
@@ -138,7 +138,7 @@ class JobAdmin:
         """Enqueue finished jobs again, linked to the old ones; return the new ids.
 
         By id, jobs that are dead, succeeded or cancelled. By filter, dead ones, or those of the
-        state in the filter, but for jobs that were redriven before.
+        state in the filter, except jobs that were redriven before.
 
         Parameters:
             job_ids: the jobs' ids.
@@ -230,7 +230,7 @@ def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
     refuse_unknown("a filter of jobs", which, Which)
     given: dict[str, Any] = {**which, **({"ids": ids} if ids else {})}
     if (text := given.pop("filter", None)) is not None:
-        from mutirao.model.filters.filter import parse  # few give a text
+        from mutirao.model.filters.filter import parse  # few callers give a text
 
         given["terms"] = parse(text).at(datetime.now(UTC)).terms
     if isinstance(args := given.get("args"), Mapping):
@@ -239,7 +239,7 @@ def _filter(ids: tuple[int, ...], which: Which) -> JobFilter:
 
 
 def _as_in_json(value: Any) -> Any:
-    """Return a value as arguments of jobs have it: dates and UUIDs are texts, for example."""
+    """Return a value in the form of a job's arguments: dates and UUIDs are texts, for example."""
     try:
         return json.loads(to_json(value))
     except UNFIT as unfit:

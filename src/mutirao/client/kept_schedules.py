@@ -1,4 +1,4 @@
-"""Which schedules of the code are kept by a broker instead of the database."""
+"""Finds which schedules of the code a broker keeps instead of the database."""
 
 import asyncio
 from collections.abc import Collection, Iterable, Mapping
@@ -15,7 +15,7 @@ from mutirao.ports.tokens import KeepsSchedules
 
 
 def keeper(schedule: Schedule, transports: Mapping[str, Transport]) -> KeepsSchedules | None:
-    """Return the transport that keeps a schedule: that of its jobs, if they are by it alone."""
+    """Return the transport that keeps a schedule: that of its jobs, if they are by broker alone."""
     transport = alone(transports, schedule.job.queue)
     return transport if isinstance(transport, KeepsSchedules) else None
 
@@ -45,11 +45,11 @@ class KeptSchedule(NamedTuple):
     """A schedule that a broker keeps, as people see it.
 
     Attributes:
-        task, queue: "" where the code does not have it any more.
-        state: "waiting", "running", "stopped", or "unknown" as there is no token, or who holds it
-            does not answer; "left" if the code does not have it any more.
-        due: when its next phase begins, or the running one was to.
-        stopped: why it does not go on.
+        task, queue: "" if the code does not have it any more.
+        state: "waiting", "running", "stopped", or "unknown" if there is no token or its holder does
+            not answer; "left" if the code does not have it any more.
+        due: when its next phase begins, or when the running one was due.
+        stopped: why it has stopped.
     """
 
     name: str
@@ -66,7 +66,7 @@ class KeptSchedule(NamedTuple):
 async def look_at_schedules(
     declared: Iterable[Schedule], transports: Mapping[str, Transport]
 ) -> list[KeptSchedule]:
-    """Return the schedules that brokers keep, in the order of the code; then those that are left.
+    """Return the schedules that brokers keep, in the order of the code; then the left ones.
 
     Raises:
         TransportError: a broker is away, or has no queue for one of them.
@@ -75,7 +75,7 @@ async def look_at_schedules(
     found = [each for of, kept in groups for each in await look_at_kept(of, kept)]
     names = [each.name for each in found]
     left = [each for of in keepers(transports) for each in await left_schedules(of, names)]
-    return [*found, *dict.fromkeys(left)]  # several transports may be of one broker
+    return [*found, *dict.fromkeys(left)]  # several transports may use one broker
 
 
 def keepers(transports: Mapping[str, Transport]) -> list[KeepsSchedules]:
@@ -96,7 +96,7 @@ async def look_at_kept(
 
 
 async def left_schedules(transport: KeepsSchedules, but: Collection[str]) -> list[KeptSchedule]:
-    """Return the schedules of a broker, but these, whose queues are left from older code."""
+    """Return the schedules of a broker, except these, whose queues are left from older code."""
     left = await transport.left_schedules(but)
     return [KeptSchedule(each, "", "", transport.name, "left") for each in left]
 

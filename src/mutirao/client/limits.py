@@ -25,7 +25,7 @@ from mutirao.tasks.task import Task
 
 
 class Paused(TypedDict, total=False):
-    """What is paused or resumed.
+    """What to pause or resume.
 
     Parameters:
         queue: the name of the queue; or
@@ -75,7 +75,7 @@ class Limits:
         self._of_queues.append(rule)
 
     def marked(self) -> Callable[[], None]:
-        """Return a function that takes back what is declared from now on."""
+        """Return a function that withdraws all declarations from now on."""
         count = len(self._of_queues)
 
         def restore() -> None:
@@ -130,7 +130,7 @@ class Limits:
         """List the limits by name, with a record for each value that they count separately.
 
         Parameters:
-            most: how many; those for which most jobs wait come first then. None: all.
+            most: how many; those for which most jobs wait come first. None: all.
         """
         return tuple(await self._app.store.limits(most))
 

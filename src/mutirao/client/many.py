@@ -1,4 +1,4 @@
-"""Writes many of a kind by one call: checks all, then writes parts, each in one commit."""
+"""Writes many objects by one call: checks all, then writes parts, each in one commit."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,13 +18,13 @@ def checked(
     check: Callable[[Given], T],
     refuse: type[Exception],
 ) -> dict[str, T]:
-    """Return what was given, checked, by its key, in the order given.
+    """Return the given objects, checked, by key, in the given order.
 
     Parameters:
-        kind: what one of them is called.
+        kind: the name of one object, for messages.
         key: the name of the parameter that distinguishes them.
-        check: returns one as it is written, or raises.
-        refuse: what is raised for one that is given twice, or that is no mapping with a key.
+        check: returns one in its written form, or raises.
+        refuse: the error for one that is given twice, or that is no mapping with a key.
     """
     found: dict[str, T] = {}
     for number, each in enumerate(given, 1):
@@ -51,7 +51,7 @@ def parts(whole: Mapping[str, T]) -> Iterator[list[tuple[str, T]]]:
 
 @contextmanager
 def written(done: Sequence[Any], total: int) -> Iterator[None]:
-    """Note on an error how many of a call were written before it."""
+    """Add to an error how many objects of a call were written before it."""
     try:
         yield
     except Exception as error:

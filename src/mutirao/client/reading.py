@@ -1,4 +1,4 @@
-"""What pages ask: `app.reading`. Lists by a filter, figures, and why a job does not run.
+"""Reads for pages: `app.reading`. Lists by a filter, figures, and why a job does not run.
 
 Each operation has an asynchronous face, which does the work, and a synchronous one that calls it.
 All of it is bounded, however many jobs there are.
@@ -33,7 +33,7 @@ _AT_ONCE = 10_000  # ids
 
 
 class HasStore(Protocol):
-    """An application, or whatever else has a store."""
+    """An application, or another object with a store."""
 
     @property
     def store(self) -> Store:
@@ -42,7 +42,7 @@ class HasStore(Protocol):
 
 
 class Reading:
-    """What pages ask of an application's jobs."""
+    """Reads an application's jobs for pages."""
 
     def __init__(self, app: HasStore, portal: Portal) -> None:
         self._app, self._portal = app, portal
@@ -50,10 +50,10 @@ class Reading:
     async def asearch(
         self, which: Wanted = "", *, cursor: str | None = None, size: int = 50
     ) -> Page:
-        """Return a page of the jobs that a filter means, newest first.
+        """Return a page of the jobs that match a filter, newest first.
 
         Parameters:
-            which: a filter's text, or one that was read.
+            which: a filter's text, or a parsed filter.
             cursor: `Page.next` of the page before; None: the first page.
             size: the number of jobs, up to 1,000.
 
@@ -70,13 +70,13 @@ class Reading:
     async def ahow_many(
         self, which: Wanted = "", *, most: int = 10_000, windows: int = 1
     ) -> Counted:
-        """Count the jobs that a filter means, up to `most`, or say that there are at least so many.
+        """Count the jobs that match a filter, up to `most`; the result may be a lower bound.
 
         Parameters:
-            which: a filter's text, or one that was read.
-            most: the number up to which is counted.
-            windows: how many times 20,000 jobs are looked at, where not even an index knows which
-                jobs match; more of them take longer.
+            which: a filter's text, or a parsed filter.
+            most: the number up to which jobs are counted.
+            windows: how many times 20,000 jobs are read if no index knows which jobs match; more of
+                them take longer.
 
         Raises:
             InvalidFilter: the text is no filter.
@@ -106,7 +106,7 @@ class Reading:
     figures = blocking(afigures)
 
     async def ahours(self, since: datetime, *, queue: str | None = None) -> list[HourFigure]:
-        """Return what ended in each hour from an aware moment on, by queue, task and outcome."""
+        """Return the attempts of each hour from an aware moment on, by queue, task and outcome."""
         return await self._app.store.hours(since, queue=queue)
 
     hours = blocking(ahours)
@@ -131,13 +131,13 @@ class Reading:
     errors = blocking(aerrors)
 
     async def arunning(self, *, worker: int | None = None, limit: int = 500) -> list[RunningJob]:
-        """Return jobs that run, of one worker or of all; those that began first."""
+        """Return running jobs, of one worker or of all; the earliest first."""
         return await self._app.store.running(worker=worker, limit=limit)
 
     running = blocking(arunning)
 
     async def awhy(self, id: int) -> tuple[Reason, ...]:
-        """Return why a job is not running, what decides most first.
+        """Return why a job is not running, the most decisive reason first.
 
         Raises:
             UnknownJob: there is no job with this id.

@@ -25,7 +25,7 @@ MIN_CHECK_INTERVAL, MAX_CHECK_INTERVAL = 0.01, 1.0  # seconds between checks oth
 
 
 class Endings:
-    """The waiting for the ends of an application's jobs; `notifier`, if any, notifies of them."""
+    """Waits for the ends of an application's jobs; `notifier`, if any, announces them."""
 
     def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
         self._store, self._notifier = store, notifier

@@ -93,7 +93,7 @@ class Schedules:
     ) -> ScheduleState:
         """Create a schedule, or replace the one of that name; return its state.
 
-        To put the same again changes nothing. A paused schedule stays paused, and the next tick
+        Putting the same again changes nothing. A paused schedule stays paused, and the next tick
         stays unless `cron`, `every` or `timezone` changed.
 
         Parameters:
@@ -132,8 +132,8 @@ class Schedules:
         nothing of them.
 
         Parameters:
-            schedules: of each the parameters of `put`, by name:
-                `{"name": …, "job": …, "every": …}`.
+            schedules: of each the parameters of `put`, by name: `{"name": …, "job": …, "every":
+                …}`.
 
         Raises:
             InvalidSchedule: one has no timing, contradicts itself, would never tick, or is given

@@ -23,7 +23,7 @@ from mutirao.tasks.topics.topics import Topic
 from mutirao.tasks.validation import check_job
 
 Handler = Subscriber[..., Any] | Call[..., Any] | str
-# What one call of a task may say and a subscription may not: its deliveries would be one.
+# Options of one call of a task that a subscription cannot have: its deliveries would be one job.
 _OF_ONE_CALL = ("key", "run_at", "tenant", "group", "metadata", "traceparent",
                 "expires")  # fmt: skip
 
@@ -67,23 +67,23 @@ class Subscriptions:
     ) -> Subscription:  # fmt: skip
         """Create a subscription, or replace the one of that id; return it.
 
-        In force for each publication that a worker comes to from now on. A disabled one stays so. A
-        change to one that the code declares lasts until the declaration changes.
+        In force for each publication that a worker processes from now on. A disabled one stays
+        disabled. A change to one that the code declares lasts until the declaration changes.
 
         Parameters:
             id: its name, of up to 200 characters.
             handler: a subscriber (`@app.subscriber`), or its name, or `subscriber.using(…)` with
                 options of the deliveries: queue, priority, delay, max_attempts, timeout, tags.
             topic: a topic, its name, or a pattern such as `order.*`.
-            from_: an aware datetime in the past: it receives what was published since then, too,
-                as far as that was not pruned, and it has no delivery of it.
+            from_: an aware datetime in the past: it also receives publications since then that were
+                not pruned and of which it has no delivery.
             tenant: only what is published for this tenant; unless given for any, and for none.
             group: only what is published for this group; unless given for any, and for none.
-            filter: fields of what is published, each with the value that it equals,
-                `{"in": [values]}` or `{"exists": True}`.
-            key: a field: of deliveries with the same value in it one waits at most, or runs, as the
-                subscriber's options of a key say (`on_conflict`, `unique_for`, …).
-            on_conflict, unique_for, debounce_limit: what such a key means, instead.
+            filter: fields of publications, each with the value that it equals, `{"in": [values]}`
+                or `{"exists": True}`.
+            key: a field: of deliveries with the same value in it one waits at most, or runs, by the
+                subscriber's options of a key (`on_conflict`, `unique_for`, …).
+            on_conflict, unique_for, debounce_limit: replace these options of the key.
             limit: how many of its deliveries run at once, or start in a period; in the whole fleet.
             retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of
                 which there is one more: `[5, 60, 3600]`; none for one attempt. Unless given those
@@ -91,11 +91,11 @@ class Subscriptions:
             order_by: a field: deliveries with the same value in it run one after another, in the
                 order of the publications.
             when_dead: `"stop"` unless given: a dead delivery stops those of its value that come
-                after it, until it is redriven; `"continue"`: they go on.
+                after it, until it is redriven; `"continue"`: they are delivered.
 
         Raises:
             InvalidTopic: it is no topic and no pattern.
-            InvalidSubscription: the handler is no subscriber, or the filter cannot be.
+            InvalidSubscription: the handler is no subscriber, or the filter is invalid.
             InvalidJob: an option does not fit.
             UnknownTask: the handler is not registered here.
         """
@@ -122,7 +122,7 @@ class Subscriptions:
 
         Raises:
             InvalidTopic: the topic of one is no topic and no pattern.
-            InvalidSubscription: the handler of one is no subscriber, the filter cannot be, or it
+            InvalidSubscription: the handler of one is no subscriber, its filter is invalid, or it
                 is given twice.
             InvalidJob: an option of one does not fit.
             UnknownTask: the handler of one is not registered here.
@@ -145,22 +145,22 @@ class Subscriptions:
         until: datetime | None = None,
         missing: bool = False,
     ) -> int:
-        """Deliver to a subscription again what was published; return the number of deliveries.
+        """Deliver publications to a subscription again; return the number of deliveries.
 
         They are new deliveries of the same publications, in the order in which these were
-        published. Each thousand is one commit. If the call is cut off, call it with `missing` and
-        what was made is not made again.
+        published. Each thousand is one commit. If the call is interrupted, call it with `missing`:
+        existing deliveries are not made again.
 
         Parameters:
             id: the subscription's id; it may be disabled.
-            topic: only what was published on this topic; all that it receives unless given.
-            since: an aware datetime: only what was published from then on.
-            until: an aware datetime: only what was published before it.
-            missing: only what the subscription has no delivery of, whatever became of that.
+            topic: only publications on this topic; all that it receives unless given.
+            since: an aware datetime: only publications from then on.
+            until: an aware datetime: only publications before it.
+            missing: only publications of which the subscription has no delivery, in any state.
 
         Raises:
             UnknownSubscription: there is none of that id.
-            InvalidSubscription: it does not receive that topic, or the times cannot be.
+            InvalidSubscription: it does not receive that topic, or the times are invalid.
         """
         name = topic.topic if isinstance(topic, Topic) else topic and check_topic(topic)
         first, last = _moment("since", since), until and _moment("until", until)
@@ -179,7 +179,7 @@ class Subscriptions:
     async def achange(self, id: str, **terms: Unpack[SubscriptionChange]) -> SubscriptionRecord:
         """Change options of a subscription, and return it; those that are not given stay.
 
-        In force for each publication that a worker comes to from now on. A change to one that the
+        In force for each publication that a worker processes from now on. A change to one that the
         code declares lasts until the declaration changes. Its limits are changed by `app.limits`.
 
         Parameters:
@@ -190,7 +190,7 @@ class Subscriptions:
         Raises:
             UnknownSubscription: there is none of that id.
             InvalidTopic: it is no topic and no pattern.
-            InvalidSubscription: it cannot be so, or is an endpoint's.
+            InvalidSubscription: the result is invalid, or it is an endpoint's.
             InvalidJob: an option does not fit.
             TypeError: an option is unknown.
         """
@@ -204,10 +204,10 @@ class Subscriptions:
     change = blocking(achange)
 
     async def adisable(self, id: str) -> None:
-        """Disable a subscription: it gets no deliveries of what is fanned out until it is enabled.
+        """Disable a subscription: publications are not fanned out to it until it is enabled.
 
         What is published meanwhile is not held; `areplay(…, missing=True)` delivers it later.
-        Deliveries that it has already go on. Disabling twice is harmless.
+        Existing deliveries continue. Disabling twice is harmless.
 
         Raises:
             UnknownSubscription: there is none of that id.
@@ -219,7 +219,7 @@ class Subscriptions:
     disable = blocking(adisable)
 
     async def aenable(self, id: str) -> None:
-        """Enable a subscription again; what was fanned out meanwhile is not made up for.
+        """Enable a subscription again; publications of the meantime are not delivered.
 
         Raises:
             UnknownSubscription: there is none of that id.
@@ -260,7 +260,7 @@ class Subscriptions:
 
         Raises:
             InvalidTopic: the topic of one is no topic and no pattern.
-            InvalidSubscription: the handler of one is no subscriber, the filter cannot be, or it
+            InvalidSubscription: the handler of one is no subscriber, its filter is invalid, or it
                 is given twice.
             InvalidJob: an option of one does not fit.
             UnknownTask: the handler of one is not registered here.
@@ -282,7 +282,7 @@ class Subscriptions:
         return subscription_of(id, on, job, unique, terms)
 
     def _declared(self, topic: "str | Topic[Any]") -> "str | Topic[Any]":
-        """Return the topic of a name, if it is declared here, which knows what is published."""
+        """Return the topic of a name, if it is declared here and knows the type of its payload."""
         known = self._app.tasks.get(task_of(topic)) if isinstance(topic, str) else None
         return known if isinstance(known, Topic) else topic
 

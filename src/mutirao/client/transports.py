@@ -27,7 +27,7 @@ from mutirao.ports.brokers import by_transport
 from mutirao.ports.events import TellsEvents, event_transport
 from mutirao.ports.tokens import KeepsSchedules
 
-SHOWN = 3  # things that are missing before they are only counted
+SHOWN = 3  # missing objects that are named; more are only counted
 _TROUBLES = {
     "stopped": ("has stopped", "`mutirao transports start-schedule {}` has it go on"),
     "unknown": (
@@ -44,10 +44,10 @@ _TROUBLES = {
 async def declare(
     transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
 ) -> dict[str, list[str]]:
-    """Make at each broker what its queues and schedules need; return what is there, by broker.
+    """Make at each broker what its queues and schedules need; return the objects, by broker.
 
     Raises:
-        TransportError: a broker is away, or has something that is otherwise.
+        TransportError: a broker is away, or has an object that differs.
     """
     made: dict[str, list[str]] = defaultdict(list)
     for transport, queues in by_transport(transports):
@@ -60,7 +60,7 @@ async def declare(
 async def compare(
     transports: Mapping[str, Transport], schedules: Sequence[Schedule] = ()
 ) -> dict[str, list[Difference]]:
-    """Return what is missing or otherwise, by broker.
+    """Return what is missing or different, by broker.
 
     Raises:
         TransportError: a broker is away.
@@ -76,7 +76,7 @@ async def compare(
 async def start_schedule(
     transports: Mapping[str, Transport], schedules: Sequence[Schedule], name: str
 ) -> None:
-    """Have a schedule go on that has stopped; one that goes on is left alone.
+    """Continue a schedule that has stopped; one that runs is left alone.
 
     Raises:
         UnknownSchedule: no broker keeps a schedule of that name.
@@ -118,7 +118,7 @@ async def examine_transports(
     asked: Collection[str],
     schedules: Sequence[Schedule] = (),
 ) -> list[Finding]:
-    """Return what is wrong with the brokers of an application.
+    """Return findings about the brokers of an application.
 
     Parameters:
         asked: the queues of its tasks.
@@ -128,7 +128,7 @@ async def examine_transports(
     findings: list[Finding] = []
     kept = {id(of): some for of, some in kept_schedules(schedules, transports)}
     names = [each.name for some in kept.values() for each in some]
-    compared: dict[str, dict[Difference, None]] = {}  # several transports may be of one broker
+    compared: dict[str, dict[Difference, None]] = {}  # several transports may use one broker
     for transport, queues in by_transport(transports):
         try:
             differences = await transport.compare(queues)
@@ -148,7 +148,7 @@ async def examine_transports(
 async def _of_schedules(
     transport: KeepsSchedules, schedules: Sequence[Schedule], names: Collection[str]
 ) -> list[Finding]:
-    """Return what is wrong with the schedules of a broker that keeps these, of all by `names`."""
+    """Return findings about the schedules of a broker that keeps these, of all by `names`."""
     found = await left_schedules(transport, names)
     differences = await transport.compare_schedules(_names(schedules)) if schedules else []
     if not differences:
@@ -160,7 +160,7 @@ async def _of_schedules(
 
 
 async def _of_events(transport: TellsEvents) -> list[Finding]:
-    """Return that events were dropped, if so."""
+    """Return a finding if events were dropped."""
     if (lost := await transport.dropped()) is None:
         return []
     found = (

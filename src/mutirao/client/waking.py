@@ -6,14 +6,14 @@ from mutirao.tasks.validation import check_text
 
 
 class Waking:
-    """The part of an application that announces jobs which others have written."""
+    """The part of an application that announces jobs which other programs have written."""
 
     _hub: Announcer | None
 
     def wake(self, *queues: str) -> None:
         """Notify the hub that jobs may be due, so that idle workers look for them.
 
-        For programs that write jobs through a connection whose commit nobody hears of. Call it
+        For programs that write jobs through a connection whose commit is not observed. Call it
         after the commit. Never waits, and does nothing without a hub: workers poll.
 
         Parameters:

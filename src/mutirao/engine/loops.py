@@ -4,9 +4,8 @@ A loop gives a sign before it sleeps or calls the store. A loop that is silent f
 limit hangs in a call without a limit: only the worker itself can notice that, and end.
 
 An error that passes is waited out, for as long as it takes. An error that does not pass by itself
-is retried for a while, because somebody may be changing the schema; then a loop that the worker
-cannot do without ends, and the worker with it. A loop whose work other workers do as well continues
-forever.
+is retried for a while, because the schema may be changing; then a loop that the worker cannot do
+without ends, and the worker with it. A loop whose work other workers do as well continues forever.
 """
 
 import asyncio
@@ -43,8 +42,8 @@ class Health:
         stuck: the number of slots lost to handlers that the worker has given up.
         hears: whether wake-ups reach it, of the database or of a hub; False: it polls until they
             do again; None: it only polls, or does not work.
-        unmended: what a broker refuses until somebody mends it, one sentence each, such as a queue
-            that is not declared; the rest of the worker works.
+        unmended: what a broker refuses until a person changes something, one sentence each, such as
+            a queue that is not declared; the rest of the worker works.
     """
 
     alive: bool
@@ -96,25 +95,25 @@ class LoopHealth:
 
 
 Once = Literal["outage", "text"]
-MOST_TEXTS = 20  # of an outage that are warnings
-REPEAT_EVERY = 60.0  # seconds after which what people have to mend is an error again
+MOST_TEXTS = 20  # warnings about different texts of one outage
+REPEAT_EVERY = 60.0  # seconds after which an error that a person has to resolve is logged again
 
 
 class LoopRetry:
-    """The errors of one loop.
+    """Logs the errors of one loop, and computes the waits before its retries.
 
     Parameters:
         what: what fails, such as "cannot claim".
         back: the log message when it succeeds again, such as "claiming again".
         longest: the longest wait between two tries, in seconds.
         patience: seconds after which an error that does not pass is raised; None: never.
-        who: what is away meanwhile, for the log; None: a success does not log that it is back.
+        who: what is unavailable meanwhile, for the log; None: a success does not log its return.
         once: which of several failures is a warning: the first one of an outage, or the first one
             of each text; None: all of them.
 
-    What people have to mend is an error, again each minute: what a broker refuses until then, or,
-    with a traceback, what the database does. `unmended` says what the former is, while it is the
-    last thing that was met.
+    What a person has to resolve is logged as an error, again each minute: refusals of a broker, or,
+    with a traceback, those of the database. `unmended` is the last refusal of a broker, as long as
+    no other error or success has followed.
     """
 
     def __init__(
@@ -131,7 +130,7 @@ class LoopRetry:
         self._what, self._back, self._patience = what, back, patience
         self._who, self._once = who, once
         self._backoff = Backoff(longest)
-        self._logged: dict[str, float] = {}  # what failures of this outage have said, and when
+        self._logged: dict[str, float] = {}  # texts of this outage's failures, and when
         self._clock = clock
         self.unmended: str | None = None
         self._since: float | None = None  # since when all errors were ones that do not pass
@@ -167,7 +166,7 @@ class LoopRetry:
         known = self._was_logged(str(error), REPEAT_EVERY if broken else inf)
         level = DEBUG if known else WARNING if passes and not broken else ERROR
         wait = self._backoff.next()
-        if passes or isinstance(error, TransportError):  # a broker's: people mend it
+        if passes or isinstance(error, TransportError):  # a broker's: a person resolves it
             self._since = None
             then = "trying again" if self._once else f"again in {wait:.1f} s"
             log.say(level, "%s: %s; %s", self._what, error, then)
@@ -178,7 +177,7 @@ class LoopRetry:
         return wait
 
     def _was_logged(self, text: str, again_after: float) -> bool:
-        """Return whether an outage has had such a failure lately; remember this one."""
+        """Return whether this outage has logged such a failure lately; remember this one."""
         if self._once is None:
             return False
         return self._was_lately(text if self._once == "text" else "", again_after)
@@ -215,7 +214,7 @@ async def forever(
         body: one turn; returns the seconds until the next one.
         after: seconds until the first one.
         stopping: ends the loop, once it is set.
-        waits_out: the errors that the retry is about; others end the loop.
+        waits_out: the errors that are retried; others end the loop.
 
     Raises:
         Exception: an error that does not pass, see `LoopRetry.met`.
@@ -280,11 +279,11 @@ class Loops:
         return task is not None and task.done()
 
     def pulse(self, name: str, limit: float = 0.0) -> LoopHealth:
-        """Return the sign of life that a loop of this name is to give; made now."""
+        """Return a new sign of life for the loop of this name."""
         return self.watch(LoopHealth(name, max(self._turn_limit, limit)))
 
     def watch(self, pulse: LoopHealth) -> LoopHealth:
-        """Watch a sign of life that is given elsewhere, too; return it."""
+        """Watch a sign of life that another part gives; return it."""
         self._pulses[pulse.name] = pulse
         return pulse
 

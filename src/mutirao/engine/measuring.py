@@ -1,6 +1,6 @@
-"""Passes measurements of a worker to its listeners; what they raise is logged and ends nothing.
+"""Passes measurements of a worker to its listeners; their errors are logged and end nothing.
 
-A part of the engine that has something to report holds a `Listeners`, or None where nobody listens.
+A part of the engine that has something to report holds a `Listeners`, or None if there are none.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,7 +15,7 @@ SAY_EVERY = 60.0  # seconds between lines about a listener that fails
 
 
 class Listeners:
-    """All listeners of a worker as one `Measurements`: none keeps another, or the worker, back."""
+    """All listeners of a worker as one `Measurements`: none disturbs another, or the worker."""
 
     def __init__(self, listeners: Iterable[Measurements]) -> None:
         self._listeners = tuple(listeners)
@@ -64,7 +64,7 @@ class Listeners:
             self._call(each.rescued, jobs)
 
     def written(self, finished: Sequence[Finished]) -> None:
-        """Report attempts whose outcomes are written, as the engine has them."""
+        """Report attempts whose outcomes are written, from the engine's own values."""
         if finished:
             self._call(self._written, finished)
 
@@ -87,7 +87,7 @@ def heard(listeners: Iterable[Measurements]) -> Listeners | None:
 
 
 def ended_attempts(finished: Sequence[Finished]) -> list[EndedAttempt]:
-    """Return attempts as listeners have them."""
+    """Return attempts in the form that listeners receive."""
     ahead = time() - monotonic()
     return [_ended(each, each.started + ahead) for each in finished]
 

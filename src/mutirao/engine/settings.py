@@ -1,7 +1,7 @@
 """A worker's settings with the reasons for their defaults, and what it registers.
 
-A setting is written here only: its bounds are checked, and its option of the command line is made,
-of its field. What a type checker knows stands in `WorkerTerms`; a test compares them.
+A setting is defined only here: its bounds are checked, and its command-line option is generated,
+from its field. `WorkerTerms` repeats them for type checkers; a test compares both.
 """
 
 import os
@@ -40,7 +40,7 @@ def _retention() -> dict[OutcomeKind, timedelta | None]:
 
 
 class RelayTerms(TypedDict, total=False):
-    """The fields of `WorkerSettings` that one has which only relays, as keyword arguments."""
+    """The fields of `WorkerSettings` that a worker which only relays uses, as keyword arguments."""
 
     queues: Iterable[str] | None
     exclude_queues: Iterable[str] | None
@@ -80,7 +80,7 @@ class WorkerTerms(RelayTerms, total=False):
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """What there is to know of a setting besides its type and its default.
+    """The properties of a setting besides its type and its default.
 
     Parameters:
         help: its text on the command line; None: it has no option there.
@@ -134,8 +134,8 @@ class WorkerSettings:
             have lost it, and it is rung again.
         exit_when_stuck: how long handlers that do not end may hold all slots before the worker ends
             itself with WorkerStuck; None: forever.
-        log_jobs: which attempts have a line in the log: "all"; "auto", successes only as long as
-            few come in a second; or "failures".
+        log_jobs: which attempts have a line in the log: "all"; "auto", successes only while few
+            come in a second; or "failures".
         retry: the retry policy of tasks without their own, in words, such as "fixed:30s"; it
             replaces the application's default, as do the next two.
         max_attempts: the number of executions of their jobs.
@@ -145,7 +145,7 @@ class WorkerSettings:
         webhooks: whether it delivers webhooks, and how; `True` is as usual, None not at all.
         app_version: the version of the application: numbers with dots between them, such as a build
             number, that grow with each deployment, also with one that goes back to older code.
-        drain_on_new_version: whether it takes no more work, lets what runs end and ends itself once
+        drain_on_new_version: whether it takes no more work, lets running handlers end and ends once
             workers of newer versions serve all that it serves.
         metrics_port: the TCP port of its metrics, for Prometheus, and of its probes; 0: any that is
             free; None: it has none.
@@ -270,7 +270,7 @@ class WorkerSettings:
 
     @property
     def served(self) -> Served:
-        """What is served."""
+        """The queues and tasks that are served."""
         return Served(self.queues, self.exclude_queues or (), self.tasks)
 
     @classmethod
@@ -317,7 +317,8 @@ class WorkerSettings:
     def rest(self) -> float:
         """The seconds by which a worker without jobs beats later, if others bring them to it.
 
-        Its row lives so much longer. With a job it beats at once, and then in time again.
+        Its row stays valid for longer by the same time. When it gets a job it beats at once, and
+        then at the usual interval.
         """
         return self.heartbeat
 

@@ -1,4 +1,4 @@
-"""A worker as its store knows it: its facts, and the id of its row."""
+"""A worker as its store knows it: its description, and the id of its row."""
 
 from mutirao.model.jobs.job import NewWorker
 from mutirao.ports import Store
@@ -8,8 +8,8 @@ class WorkerRow:
     """The row of one worker.
 
     Attributes:
-        store: where the row is.
-        facts: what it says of the worker.
+        store: the store with the row.
+        facts: the description of the worker in the row.
         id: 0 before it is registered; another one after the worker was considered gone.
     """
 

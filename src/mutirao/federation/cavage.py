@@ -37,7 +37,7 @@ class CavageSignature:
     """The signature of a request, which covers enough and is of now.
 
     Raises:
-        UnverifiedActivity: it is not so; the message says what is missing.
+        UnverifiedActivity: the signature does not hold; the message says what is missing.
     """
 
     version: Version = "cavage"
@@ -82,7 +82,7 @@ class CavageSignature:
             )
 
     def _check_times(self, given: dict[str, str], tolerance: float, now: float) -> None:
-        """Refuse what is of another time. An end holds even if it is not signed: so the draft."""
+        """Refuse a signature of another time. By the draft an unsigned end applies, too."""
         created = _seconds(given, "created", whole=True)
         expires = _seconds(given, "expires", whole="(expires)" in self._names)
         signed = "(created)" in self._names

@@ -39,7 +39,7 @@ Way = Literal["rfc9421", "cavage"]
 _WAYS = {"rfc9421": sign_rfc9421, "cavage": sign_cavage}
 _OTHER: dict[Way, Way] = {"rfc9421": "cavage", "cavage": "rfc9421"}
 HELD_FOR = 60.0  # seconds until a delivery that was claimed while its host was held looks again
-BUSY_FOR = 60.0  # seconds, where a host asks for time and does not say how long
+BUSY_FOR = 60.0  # seconds, if a host asks for time without a duration
 SHOWN = 300  # characters of an answer, in errors
 
 
@@ -104,7 +104,7 @@ class Deliverer:
         if last and job.redrive_of is not None and last.job > job.redrive_of:
             raise Cancel(f"job {last.job} has sent {what.inbox} something newer about it")
         if last:
-            await store.unsay(what.about)  # until an answer comes, nobody knows
+            await store.unsay(what.about)  # until an answer comes, the result is unknown
         answer, way = await self._send(what, host)
         found = verdict(answer.status, answer.failure is DeliveryFailure.UNSAFE)
         if found is DeliveryVerdict.ARRIVED:
@@ -117,7 +117,7 @@ class Deliverer:
     async def _ended(
         self, job: Job, what: ActivityDelivery, host: Host, answer: Answer, found: DeliveryVerdict
     ) -> dict[str, Any]:
-        """Raise what is to become of a job that did not arrive."""
+        """Raise the signal for a job whose activity did not arrive."""
         seen, reason = host.changed_at, _reason(what, answer)
         if found in (DeliveryVerdict.GONE, DeliveryVerdict.REFUSED, DeliveryVerdict.AGAIN):
             if answer.status is not None:
@@ -179,7 +179,7 @@ class Deliverer:
 
 
 def _answered(host: Host, now: datetime, *, seen: datetime | None, way: str | None = None) -> Host:
-    """Return a host that has answered; `way`: how it was signed what it has taken."""
+    """Return a host that has answered; `way`: the kind of signature that it has accepted."""
     up = answers(host, seen)
     if way is None or (host.signature or "rfc9421") == way:
         return up
@@ -187,7 +187,7 @@ def _answered(host: Host, now: datetime, *, seen: datetime | None, way: str | No
 
 
 def _check_open(host: Host) -> None:
-    """Raise what is to become of a job whose host is not sent to."""
+    """Raise the signal for a job whose host gets no requests now."""
     if host.state is HostState.UNAVAILABLE:
         raise HostUnavailable(
             f"{host.name} is unavailable; redrive this when it is back\n"
@@ -201,7 +201,7 @@ def _check_open(host: Host) -> None:
 
 
 def _reason(what: ActivityDelivery, answer: Answer) -> str:
-    """Return what came of a sending; errors are counted by its first line, which names the host."""
+    """Return the result of a request; errors are counted by its first line, with the host."""
     if answer.failure is not None:
         detail = (answer.detail or "").replace(what.inbox, f"{what.host}/…")
         return f"{what.host}: {answer.failure}: {detail}\n{what.inbox}"[:1_000]

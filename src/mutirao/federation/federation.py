@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 QUEUE = "federation"
 WINDOW = 5.0  # seconds
 AT_ONCE = 4  # requests to a host
-KEPT_FOR = timedelta(days=7)  # what came of deliveries
+KEPT_FOR = timedelta(days=7)  # results of deliveries
 CONTENT_TYPE = 'application/ld+json; profile="https://www.w3.org/ns/activitystreams"'
 _IN_ORDER = Supersede(by="sender", rules={})
 # A delivery waits for its host for 30 days; a failure of our own code is given up before.
@@ -65,7 +65,7 @@ class Gone:
     Parameters:
         inbox: its URL.
         job: the delivery that has found out.
-        reason: what was answered.
+        reason: the text of the answer.
     """
 
     inbox: str

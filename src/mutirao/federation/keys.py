@@ -81,7 +81,7 @@ def published(document: object, id: str) -> PublicKey:
     """Return the key of this id that a document publishes: an actor's, or the key's own.
 
     `publicKey` with `publicKeyPem`, and `assertionMethod` with an ed25519 `Multikey`, are read.
-    Whose it is the document only says: `check_named` asks the owner's.
+    The document only claims its owner: `check_named` checks that at the owner.
 
     Raises:
         UnverifiedActivity: it has no such key, or the key cannot be that of its owner.
@@ -99,7 +99,7 @@ def check_named(document: object, key: PublicKey) -> None:
     Anybody who may store a document on the owner's server can name an owner in it.
 
     Parameters:
-        document: what was answered at the owner's URL.
+        document: the answer at the owner's URL.
 
     Raises:
         UnverifiedActivity: it is the document of another id, does not name the key, or has another
@@ -152,7 +152,7 @@ def origin(url: str) -> tuple[str, str, int] | None:
 
 
 def _named_in(document: Mapping[str, Any]) -> list[object]:
-    """Return what a document has as its keys: their ids, or the keys themselves."""
+    """Return the keys in a document: their ids, or the keys themselves."""
     found = [document.get("publicKey"), document.get("assertionMethod")]
     return [one for each in found for one in (each if isinstance(each, list) else [each])]
 

@@ -72,7 +72,7 @@ class Outbox:
         Parameters:
             activity: of ActivityStreams, as JSON has it, with `actor`, `type` and `object`.
             to: inboxes, actors and collections; `expand` knows what the last two are.
-            sender: what `keys` is asked for when it is sent: the actor, or the name of a key.
+            sender: the argument of `keys` when it is sent: the actor, or the name of a key.
             conn: the connection or session whose transaction it joins, never committed; if left
                 out, a short transaction of its own.
             tenant, group: whose it is; the deliveries have them, too.
@@ -151,7 +151,7 @@ class Sender:
     def _deliveries(
         self, activity: dict[str, Any], inboxes: Sequence[str], sender: str, job: Job
     ) -> tuple[list[NewJob], list[str]]:
-        """Return the jobs, and what is wrong with inboxes; raise it where none is right."""
+        """Return the jobs, and the errors of inboxes; raise one if no inbox is valid."""
         what, made, unfit = subject_of(activity), list[NewJob](), list[str]()
         for inbox in inboxes:
             try:

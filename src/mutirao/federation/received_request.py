@@ -11,7 +11,7 @@ from mutirao.errors import UnverifiedActivity
 from mutirao.federation.keys import PublicKey
 
 Version = Literal["rfc9421", "cavage"]
-SKEW = 30.0  # seconds that our clock and the signer's may differ, for what has an end
+SKEW = 30.0  # seconds by which this clock and the signer's may differ, for a signature with an end
 WHOLE_NUMBER = re.compile(r"[0-9]{1,15}")
 
 

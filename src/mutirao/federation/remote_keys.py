@@ -53,7 +53,7 @@ class RemoteKeys:
     """The public keys of other servers; one for a process, used from any event loop and thread.
 
     The sender of a request chooses the URL: so only URLs that the guard admits are fetched, in ten
-    seconds, 256 kB at most, once for all who want it at the same time, and again only after a
+    seconds, 256 kB at most, once for all simultaneous callers, and again only after a
     minute if it failed. A document counts only if it is served as one of ActivityStreams, and a key
     only if its owner's own document names it.
 
@@ -94,7 +94,7 @@ class RemoteKeys:
         return had.key
 
     def _kept(self, id: str, again: bool) -> _Had | None:
-        """Return what is known of a key; None if it has to be asked for."""
+        """Return what is known of a key; None if it has to be fetched."""
         now = self._now()
         with self._lock:
             had = self._had.get(id)
@@ -106,7 +106,7 @@ class RemoteKeys:
             return had
 
     async def _ask(self, id: str, again: bool) -> _Had:
-        """Fetch a key, and remember what came of it; returns the latter."""
+        """Fetch a key, remember the result, and return it."""
         now = self._now()
         asked = now if again else -math.inf
         try:
@@ -160,7 +160,7 @@ class RemoteKeys:
 
 
 def _check_answer(answer: Answer, url: str) -> None:
-    """Refuse what is no whole document of ActivityStreams, or not of the server of the URL."""
+    """Refuse a document that is not a whole one of ActivityStreams, or not of the URL's server."""
     if not answer.ok or answer.truncated:
         what = answer.failure or f"status {answer.status}"
         size = f", and more than {LARGEST_DOCUMENT:,} bytes" if answer.truncated else ""

@@ -90,7 +90,7 @@ def cavage_text(names: list[str], method: str, url: str, headers: Mapping[str, s
     """Return the text that is signed by draft-cavage; KeyError if a header is not there.
 
     Parameters:
-        names: of what is signed, in small letters and in this order.
+        names: of the signed parts, in small letters and in this order.
         headers: by names in small letters; `host` is taken from the URL if it is not there.
     """
     parts = urlsplit(url)

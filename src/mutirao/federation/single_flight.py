@@ -1,4 +1,4 @@
-"""Single flight: concurrent callers of one question share its answer, in whatever loop they run."""
+"""Single flight: concurrent callers of one question share its answer, also across event loops."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ class SingleFlight(Generic[T]):
         self._asked: dict[str, Future[T]] = {}
 
     async def once(self, what: str, ask: Callable[[], Awaitable[T]]) -> T:
-        """Return what `ask` returns: one's own, or that of a caller who wants the same."""
+        """Return the result of `ask`, or of the call for the same key that already runs."""
         while True:
             with self._lock:
                 asked = self._asked.get(what)
                 if asked is None:
                     mine = self._asked[what] = Future[T]()
-                    mine.set_running_or_notify_cancel()  # nobody who waits can cancel it
+                    mine.set_running_or_notify_cancel()  # no waiting caller can cancel it
             if asked is None:
                 return await self._lead(what, mine, ask)
             try:

@@ -86,7 +86,7 @@ async def verify(
             let through. That costs a look at the host's row.
 
     Raises:
-        UnverifiedActivity: one of these does not hold; the message says which. Answer 401.
+        UnverifiedActivity: one of these checks fails; the message says which. Answer 401.
     """
     request = ReceivedRequest(method.upper(), url, _joined(headers), body)
     actor = None if forwarded or not body else _actor_of(body)
@@ -115,7 +115,7 @@ async def _first_that_holds(
     """Return the first signature that holds, with its key; UnverifiedActivity if none does.
 
     Parameters:
-        actor: whose signature it has to be; None: anybody's.
+        actor: whose signature it has to be; None: of any actor.
     """
     refused = []
     for one in found:
@@ -153,7 +153,7 @@ def _joined(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def _actor_of(body: bytes) -> str:
-    """Return whose activity it is, or what stands in its place."""
+    """Return the actor of an activity, or the value in its place."""
     try:
         activity = json.loads(body)
     except (ValueError, RecursionError) as unfit:

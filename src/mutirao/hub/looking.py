@@ -1,4 +1,4 @@
-"""Polls a database for the hub: finds committed jobs that nobody has announced.
+"""Polls a database for the hub: finds committed jobs that were not announced.
 
 One read of the heads of all lanes that have waiting jobs, for the whole fleet, in place of one by
 each worker. A job is announced once, with the moment at which it is due, and again, to other
@@ -21,7 +21,7 @@ from mutirao.ports import Store
 log = logging.getLogger("mutirao")
 
 EVERY = 0.2  # seconds between two looks
-SHARE = 4  # pauses are at least so many times as long as the look before: at most a fifth of a CPU
+SHARE = 4  # pauses last at least this many times the previous look: at most a fifth of a CPU
 AWAY = 2.0  # seconds between two tries while the database is away, on average
 LATEST = 2.0  # seconds until the same job is announced again, at the most
 LOOK_LIMIT = 2.0  # seconds that a look may take

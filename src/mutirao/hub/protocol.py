@@ -91,7 +91,7 @@ def line_of(said: ClientLine | HubLine) -> bytes:
 
 
 def read_client_line(line: bytes | bytearray) -> ClientLine:
-    """Return what a client says in a line; raise ValueError if it is none of the protocol."""
+    """Return the message in a client's line; raise ValueError if it is none of the protocol."""
     said: ClientLine = _read(_client_lines, line)
     return said
 

@@ -106,7 +106,7 @@ class Hub:
             client.drop(f"{self._most} clients are connected already")
 
     def greet(self, client: "Client", hello: HelloLine) -> None:
-        """Let a client in, or refuse it."""
+        """Accept a client, or refuse it."""
         if self._token and not hmac.compare_digest(hello.token.encode(), self._token):
             client.drop("the token is wrong" if hello.token else "no token was given")
             return
@@ -199,7 +199,7 @@ class Client(asyncio.Protocol):
         self._hub.leave(self)
 
     def send(self, line: bytes) -> None:
-        """Send a line, unless so much is unsent that it must be dropped."""
+        """Send a line; drop the client if too much is unsent."""
         if self._transport is None or self._transport.is_closing():
             return  # it has gone, which is noticed later: asyncio would log each line that it loses
         if self._transport.get_write_buffer_size() > MAX_UNSENT:

@@ -1,1 +1,1 @@
-"""Support for using Mutirão beside other packages, one file for each package."""
+"""Support for other packages, one file for each package."""

@@ -24,7 +24,7 @@ def include_object(
     Parameters:
         object: the object of SQLAlchemy.
         name: its name.
-        type_: what it is: "table", "column", "index", …
+        type_: the kind of the object: "table", "column", "index", …
         reflected: whether it was found in the database.
         compare_to: its counterpart, if there is one.
     """
@@ -38,7 +38,7 @@ def include_name(name: str | None, type_: str, parent_names: dict[str, Any]) -> 
 
     Parameters:
         name: a name in the database.
-        type_: what it names: "schema", "table", "column", "index", …
+        type_: the kind of the name: "schema", "table", "column", "index", …
         parent_names: the names of the schema and the table that it is in.
     """
     return not _is_ours(name, type_)

@@ -38,7 +38,7 @@ class MutiraoPlugin(InitPlugin, CLIPlugin):
 
     Attributes:
         jobs: the `Mutirao`.
-        lifespan: what is held while the application serves; its `health()` tells of the worker.
+        lifespan: what is held while the application serves; its `health()` is that of the worker.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class MutiraoPlugin(InitPlugin, CLIPlugin):
         self.lifespan = jobs.lifespan(worker=worker, **settings)
 
     def on_app_init(self, app_config: "AppConfig") -> "AppConfig":
-        """Have the application enter and leave the lifespan."""
+        """Make the application enter and leave the lifespan."""
         app_config.lifespan.append(self.lifespan)
         return app_config
 

@@ -1,4 +1,4 @@
-"""How other programs find what a program holds: by the name that it has in a module."""
+"""How other programs find an object of a program: by its name in a module."""
 
 import sys
 from collections.abc import Iterator

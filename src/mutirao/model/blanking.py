@@ -1,8 +1,8 @@
-"""Blanks secrets in what people are shown: values by their names, and texts by what they look like.
+"""Blanks secrets in texts for people: values by their names, and texts by their shape.
 
 It is a rule about names and shapes, and no promise: a secret called `note` that looks like a word
-passes. Who knows of other names adds them. Everything is bounded: what is too deep or too long to
-be looked at is not shown at all.
+passes. Applications add further names. Everything is bounded: a value that is too deep or too long
+to be examined is not shown at all.
 """
 
 import re
@@ -13,23 +13,23 @@ from typing import Any
 
 BLANK = "•••"
 DEEPEST = 40  # levels of objects and lists
-LONGEST_TEXT = 50_000  # characters of one text that are looked at
+LONGEST_TEXT = 50_000  # characters of one text that are examined
 LONGEST_WORD = 4_000  # characters that are left out where a text is cut within a word
-MOST_ITEMS, MOST_CHARACTERS = 2_000, 200_000  # of one value that are looked at
+MOST_ITEMS, MOST_CHARACTERS = 2_000, 200_000  # of one value that are examined
 
-# The words of a name, by which its value is a secret: user_password, apiKey, X-Auth-Token.
+# Words in a name that make its value a secret: user_password, apiKey, X-Auth-Token.
 _SECRET_WORDS = frozenset({
     "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "secrets", "token",
     "tokens", "apikey", "authorization", "cookie", "credential", "credentials", "signature", "pin",
     "cvv", "cvc", "otp", "jwt", "dsn", "bearer", "pass", "auth",
 })  # fmt: skip
-# Names of two words, each of which is harmless alone: a primary key is none.
+# Names of two words, each of which is harmless alone: a primary key is no secret.
 _SECRET_PAIRS = frozenset({
     ("api", "key"), ("private", "key"), ("access", "key"), ("signing", "key"), ("secret", "key"),
     ("encryption", "key"), ("session", "id"), ("pass", "phrase"), ("card", "number"),
     ("client", "key"), ("auth", "key"),
 })  # fmt: skip
-# What ends a word that is written as one: dbpassword, accesstoken. A secretary ends otherwise.
+# Endings of names that are written as one word: dbpassword, accesstoken, but not secretary.
 _SECRET_ENDS = (
     "password", "passwd", "pwd", "passphrase", "passcode", "senha", "secret", "token", "apikey",
     "secretkey", "privatekey", "accesskey", "signingkey", "encryptionkey", "credential",
@@ -45,7 +45,7 @@ _AUTHORIZATION = re.compile(
     r"(?P<name>\b(?:proxy-)?authorization[\"']?\s{0,3}[=:]\s{0,3}[\"']?)[^\n\"']+", re.IGNORECASE
 )
 _SCHEME = re.compile(r"\b(?P<name>(?:Bearer|Basic|Digest)\s+)[A-Za-z0-9+/=._~-]{8,}")
-# All bounded: what begins as a secret and does not end would be read again from each place in it.
+# All bounded: a secret that begins and does not end would be searched again from each place in it.
 _IN_URL = re.compile(
     r"(?P<name>\b[A-Za-z][A-Za-z0-9+.-]{0,30}://)"
     r"(?:[^\s/@:\"'<>]{0,200}:[^\s@\"'<>]{0,500}@|[^\s/@\"'<>]{1,500}@)"
@@ -66,7 +66,7 @@ _TO_SPACE = re.compile(r"\S*")
 
 @dataclass(slots=True)
 class _Left:
-    """How much of a value may still be looked at."""
+    """How much of a value may still be examined."""
 
     items: int
     characters: int
@@ -81,9 +81,9 @@ def _singular(word: str) -> str:
 
 
 def _assigned(names: Collection[str]) -> re.Pattern[str]:
-    """Return what finds `password=…`, `"apiKey": "…"`, `token: …`, and the same of more names.
+    """Return the pattern of `password=…`, `"apiKey": "…"`, `token: …`, and of further names.
 
-    The value is found to the end of its quotes, of the line if they do not end, or of the word.
+    The value reaches to the end of its quotes, of the line if they do not end, or of the word.
     """
     added = "".join(rf"|(?<!\w){re.escape(each)}" for each in names if each)
     return re.compile(
@@ -94,7 +94,7 @@ def _assigned(names: Collection[str]) -> re.Pattern[str]:
 
 
 class Blanking:
-    """The rule, with more names whose values are secrets.
+    """The rule, with further names whose values are secrets.
 
     Parameters:
         names: of arguments, in any case: `("cpf", "iban")`.
@@ -122,8 +122,8 @@ class Blanking:
 
         Parameters:
             given: the value.
-            items: how many values within it are looked at; the rest is blanked as one.
-            characters: how many of its texts and names are looked at; the rest is blanked, too.
+            items: how many values within it are examined; the rest is blanked as a whole.
+            characters: how many of its texts and names are examined; the rest is blanked, too.
         """
         return self._value(given, _Left(items, characters), 0)
 
@@ -164,7 +164,7 @@ class Blanking:
         return shown
 
     def text(self, given: str, longest: int = LONGEST_TEXT) -> str:
-        """Return a text with what looks like a secret in it blanked; a very long one cut first.
+        """Return a text with secrets in it blanked, by their shape; a very long text is cut first.
 
         Parameters:
             given: the text.

@@ -1,9 +1,9 @@
-"""Which version of an application has taken over what a worker serves. Pure.
+"""Decides which version of an application has taken over what a worker serves. Pure.
 
 A version is numbers with dots between them, and may have the application's name before an @: only
-versions of one name are compared. They are in an order, and a deployment that goes back to older
-code has a later one, too. The moment of a worker's start would not do: a worker of the old version
-that is started again after a crash, beside the new ones, would be the newest of all.
+versions of one name are compared. Versions have an order, and a deployment that goes back to older
+code has a later one, too. The time of a worker's start would not do: a worker of the old version
+that is restarted after a crash, beside the new ones, would be the newest of all.
 """
 
 import re
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 LONGEST_VERSION = 200  # characters
 _VERSION = re.compile(r"(?:[^\s@]+@)?\d+(?:\.\d+)*", re.ASCII)
 
-Lane = tuple[str, str | None]  # a queue, and a task in it; None: whichever
+Lane = tuple[str, str | None]  # a queue, and a task in it; None: any task
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Served:
     tasks: tuple[str, ...] | None = None
 
     def has(self, queue: str, task: str | None = None) -> bool:
-        """Return whether it has a queue, and that task in it."""
+        """Return whether a queue is served, and that task in it."""
         of_queue = self.queues is None or queue in self.queues
         of_task = task is None or self.tasks is None or task in self.tasks
         return of_queue and queue not in self.exclude_queues and of_task
@@ -40,7 +40,7 @@ class Deployed:
 
 
 def is_version(what: object) -> bool:
-    """Return whether something is a text that is a version."""
+    """Return whether a value is a text that is a valid version."""
     if not isinstance(what, str) or len(what) > LONGEST_VERSION:
         return False
     return _VERSION.fullmatch(what) is not None
@@ -54,7 +54,7 @@ def named(version: str, name: str) -> str:
 def is_newer(version: str, than: str) -> bool:
     """Return whether a version is newer than another: number by number, 1.10 than 1.9.
 
-    What is no version, or one of another name, is neither newer nor older.
+    A text that is no version, or one of another name, is neither newer nor older.
     """
     if not is_version(version) or not is_version(than) or _name(version) != _name(than):
         return False

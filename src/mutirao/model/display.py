@@ -1,8 +1,8 @@
 """Formats foreign text for people: names in one line, and URLs without passwords.
 
-A name with a line break would forge the next line of a log, one with an escape sequence clear a
-terminal, and one with a sign that turns the direction of writing show something else. A URL may be
-written wrongly, and still have a password; so nothing here relies on how it is read.
+A name with a line break could forge the next line of a log, one with an escape sequence could clear
+a terminal, and a character that reverses the direction of writing could show another text. A URL
+may be malformed and still contain a password, so nothing here relies on parsing it.
 """
 
 import re
@@ -12,7 +12,7 @@ MIGRATE = "`mutirao migrate module:app` (in Django: `manage.py migrate`)"  # in 
 _SCHEME = re.compile(r"\s*[A-Za-z][A-Za-z0-9+.-]*://")
 _PLAIN_USER = re.compile(r"[\w.%+~-]*")
 _HIDDEN = "***"
-# Of a query, or of a line of settings as libpq takes it.
+# In a query, or in a settings line in the form of libpq.
 _PARAMETER = re.compile(
     r"((?:\w*pass(?:word|wd|phrase)?|\w*pwd|\w*token|\w*secret\w*|\w*signature)\s*=\s*)"
     r"('(?:[^'\\]|\\.)*'|[^&;\s]*)",
@@ -21,7 +21,7 @@ _PARAMETER = re.compile(
 
 
 def one_line(text: str) -> str:
-    """Return text as one line, in which nothing acts: what is not printable is escaped."""
+    """Return text as one line without effects: characters that are not printable are escaped."""
     if text.isprintable():
         return text
     return "".join(each if each.isprintable() else _escape(each) for each in text)
@@ -30,8 +30,8 @@ def one_line(text: str) -> str:
 def without_password(url: object) -> str:
     """Return what may be a URL, as one line, without what may be a password in it.
 
-    What stands between the first `:` after the scheme and the last `@` is hidden, whatever it is;
-    all before the `@`, if that is not plainly a user. So are parameters that are called so.
+    All between the first `:` after the scheme and the last `@` is hidden; all before the `@`, if
+    that is not plainly a user. Parameters whose names mean a password are hidden, too.
     """
     text = str(url)
     scheme = _SCHEME.match(text)
@@ -44,9 +44,9 @@ def without_password(url: object) -> str:
 
 
 def is_ambiguous(url: str) -> bool:
-    """Return whether a URL with a user does not say where its password ends.
+    """Return whether it is unclear where the password of a URL with a user ends.
 
-    Of several `@` any may be the last one of the password: what is behind it would be shown.
+    Of several `@` any may be the last character of the password: the part behind it would be shown.
     """
     return url.count("@") > 1
 

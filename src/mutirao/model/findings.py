@@ -8,7 +8,7 @@ class Level(StrEnum):
     """The severity of a finding."""
 
     OK = "ok"
-    WARNING = "warning"  # somebody should decide whether it is intended
+    WARNING = "warning"  # a person should decide whether it is intended
     PROBLEM = "problem"  # jobs do not run, or run wrongly
 
 

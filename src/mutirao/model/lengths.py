@@ -18,7 +18,7 @@ def length(text: str) -> timedelta:
     """Return the length of time in a text; without a unit, it is in seconds.
 
     Raises:
-        ValueError: it is none, or too long.
+        ValueError: it is no length of time, or too long.
     """
     found = _LENGTH.fullmatch(text)
     if found is None:

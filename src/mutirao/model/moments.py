@@ -1,4 +1,4 @@
-"""Moments with a meaning: where databases begin to count, and one before the time of any job."""
+"""Moments with a meaning: the epoch of databases, and one before the time of any job."""
 
 from datetime import UTC, datetime
 

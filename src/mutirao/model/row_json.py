@@ -1,8 +1,8 @@
-"""The one reading of JSON that stands in rows, as others than Mutirão may have written it.
+"""The only place that decodes JSON from rows, which other programs may have written.
 
-Databases take for JSON what Python does not: numbers of 5,000 digits, lists a thousand deep, halves
-of characters. Whatever stands there, reading it raises `UnreadableRow` and nothing else: the caller
-makes it the outcome of that one row. A test keeps other readings out of the package.
+Databases accept JSON that Python does not: numbers of 5,000 digits, lists a thousand deep, halves
+of characters. Decoding raises `UnreadableRow` and nothing else: the caller makes it the outcome of
+that one row. A test keeps other decoding out of the package.
 """
 
 import json
@@ -12,11 +12,11 @@ NO_READING = (ValueError, RecursionError, TypeError, AttributeError)
 
 
 class UnreadableRow(Exception):
-    """What stands in a row cannot be read; the text says what, and why."""
+    """A value in a row cannot be read; the text says which one, and why."""
 
 
 def read(text: str | bytes, what: str = "JSON") -> Any:
-    """Return the decoded JSON of a row; `what` it is, for the error.
+    """Return the decoded JSON of a row; `what`: its name, for the error.
 
     Raises:
         UnreadableRow: Python cannot decode it.
@@ -52,7 +52,7 @@ def read_list(text: str | bytes, what: str = "JSON") -> list[Any]:
 
 
 def shown(text: str | bytes) -> Any:
-    """Return the decoded JSON for people, or an object with the error: others are shown, too."""
+    """Return the decoded JSON for people, or an object with the error, so that others are shown."""
     try:
         return read(text)
     except UnreadableRow as error:
@@ -62,7 +62,7 @@ def shown(text: str | bytes) -> Any:
 def check_storable(value: Any, what: str) -> None:
     """Raise UnreadableRow if a decoded value cannot be written again.
 
-    It has half a character, or a number so large that it became infinite.
+    It may contain half a character, or a number so large that it became infinite.
     """
     try:
         json.dumps(value, ensure_ascii=False, allow_nan=False).encode()
@@ -71,7 +71,7 @@ def check_storable(value: Any, what: str) -> None:
 
 
 def in_words(value: Any, longest: int) -> str:
-    """Return a decoded value as text that every database can store, cut to so many characters.
+    """Return a decoded value as text that every database can store, cut to `longest` characters.
 
     Raises:
         UnreadableRow: it is too deep.
@@ -90,7 +90,7 @@ def storable(text: str) -> str:
 
 
 def unreadable(what: str, error: BaseException) -> UnreadableRow:
-    """Return the error that says why something cannot be read, in at most a few words of it."""
+    """Return the error that says why something cannot be read, with a short part of the cause."""
     return UnreadableRow(
         f"{what} cannot be read: {type(error).__name__}: {storable(str(error))[:200]}"
     )

@@ -1,9 +1,9 @@
-"""The trace of an attempt, for all that runs in it: what goes on to other programs, ids for logs.
+"""The trace of an attempt, for all code that runs in it: headers for other programs, ids for logs.
 
-A context variable, and the standard library only. What makes traces (`mutirao.telemetry`) sets it
-in the attempt's context, which threads copy and which goes to child processes with their orders.
-It stays when the attempt is over, as the engine logs its end in the same context. Log records
-and webhooks read it, and so need to know nothing of what makes traces.
+A context variable, and the standard library only. The code that makes traces (`mutirao.telemetry`)
+sets it in the attempt's context, which threads copy and which child processes receive with their
+orders. It stays set when the attempt is over, because the engine logs its end in the same context.
+Log records and webhooks read it, and need to know nothing of the code that makes traces.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -18,9 +18,9 @@ _sources: ContextVar[tuple[Headers | Callable[[], Headers], ...]] = ContextVar(
 
 
 def trace_headers() -> Headers:
-    """Return the headers that carry the trace of this attempt; empty outside of one that has any.
+    """Return the headers that carry the trace of this attempt; empty if there is none.
 
-    `traceparent` is W3C's; beside it there is what else the program's propagators have.
+    `traceparent` is W3C's; the program's propagators may add others.
     """
     found: dict[str, str] = {}
     for each in _sources.get():
@@ -29,10 +29,11 @@ def trace_headers() -> Headers:
 
 
 def hand_trace(headers: Headers | Callable[[], Headers]) -> None:
-    """Have this context carry these headers, beside those that it has.
+    """Add headers to those that this context carries.
 
     Parameters:
-        headers: or what returns them, each time that somebody asks; it must not raise.
+        headers: or a function that returns them, called each time they are needed; it must not
+            raise.
     """
     if headers:
         _sources.set((*_sources.get(), headers))
@@ -40,7 +41,7 @@ def hand_trace(headers: Headers | Callable[[], Headers]) -> None:
 
 @contextmanager
 def own_trace() -> Iterator[None]:
-    """Have what is handed in the block be that of the block: the context is not the attempt's."""
+    """Keep headers that the block adds within it, instead of in the attempt's context."""
     before = _sources.get()
     try:
         yield

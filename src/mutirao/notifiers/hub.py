@@ -31,7 +31,7 @@ from mutirao.model.jobs.lanes import Wake
 CONNECT = 5.0  # seconds that connecting, and the hub's first answer, may take
 RARELY, OFTEN = 15.0, 0.05  # seconds between two pings, at the most and at the least
 PATIENCE = 10.0  # seconds besides `every` between two looks: one may take 2 s, its pause 8
-SPREAD = 1.0  # seconds: a hub that comes back is not met by everybody at once
+SPREAD = 1.0  # seconds: clients do not all return at once to a hub that is back
 
 
 class HubNotifier:
@@ -40,7 +40,7 @@ class HubNotifier:
     Parameters:
         address: the hub's, with its token.
         database: the name that the hub knows the database by.
-        serves: what the worker serves.
+        serves: the queues and tasks of the worker.
         poll: the seconds after which it polls if the hub says nothing.
     """
 
@@ -58,7 +58,7 @@ class HubNotifier:
 
     @property
     def complete(self) -> bool:
-        """True while the hub is there, and its looks at the database are known to go on."""
+        """True while the hub is reachable, and known to poll the database."""
         return self._every is not None
 
     def attend(self, idle: bool) -> None:
@@ -69,7 +69,7 @@ class HubNotifier:
                 writer.write(line_of(IdleLine(idle)))
 
     async def listen(self) -> AsyncGenerator[Wake, None]:
-        """Yield a wake whenever the hub says so; raise StoreUnavailable if it is away."""
+        """Yield a wake whenever the hub sends one; raise StoreUnavailable if it is unreachable."""
         writer: asyncio.StreamWriter | None = None
         try:
             if self._was_there:

@@ -61,7 +61,7 @@ class HubClient:
             self._waiting.put_nowait(line)
 
     def announce(self, wake: Wake, jobs: int, task: str | None) -> None:
-        """Queue the hint that so many jobs were committed; see `send`."""
+        """Queue the hint that `jobs` jobs were committed; see `send`."""
         self.send(WakeLine(wake.queue, wake.priority, wake.run_at, task, jobs))
 
     def flush(self, seconds: float = FAREWELL) -> None:
@@ -107,7 +107,7 @@ class _HubSender:
         self._away = False
 
     def run(self) -> None:
-        """Send what comes, until the end."""
+        """Send queued lines, until the end."""
         while True:
             try:
                 first = self._waiting.get(timeout=PING_EVERY if self._socket else None)
@@ -200,7 +200,7 @@ def _line(connected: socket.socket) -> bytes:
 
 
 def _read_all(connected: socket.socket) -> None:
-    """Discard what the hub has said; raise ConnectionError if it has closed the connection."""
+    """Discard received lines; raise ConnectionError if the hub has closed the connection."""
     connected.settimeout(0.0)
     try:
         while said := connected.recv(MAX_LINE):

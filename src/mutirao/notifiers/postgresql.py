@@ -198,7 +198,7 @@ class _Reading:
     before it claims.
 
     Parameters:
-        read: returns what has come.
+        read: returns received notifications.
         ask: called after a long silence, and the server must answer; None: reading ends then.
     """
 
@@ -214,7 +214,7 @@ class _Reading:
         self._read_at = self._loop.time()
 
     async def payloads(self) -> AsyncGenerator[str, None]:
-        """Yield what comes; raise what `read` raises."""
+        """Yield received notifications; raise the errors of `read`."""
         self._loop.add_reader(self._socket, self._take)
         self._timer = self._loop.call_later(PROBE_INTERVAL, self._be_silent)
         try:
@@ -241,7 +241,7 @@ class _Reading:
             self._more.set()
 
     def _be_silent(self) -> None:
-        """Ask after a long silence, and end after one that goes on."""
+        """Check the connection after a long silence, and end if it does not answer."""
         left = self._read_at + PROBE_INTERVAL - self._loop.time()
         if left > 0 and not self._asked:
             self._timer = self._loop.call_later(left, self._be_silent)

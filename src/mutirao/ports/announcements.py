@@ -1,4 +1,4 @@
-"""The port to a broker by which workers inform each other of themselves."""
+"""The port to a broker over which workers exchange announcements."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from mutirao.ports.transport import Transport
 
 
 class Announcements(Protocol):
-    """What workers announce to each other, for one of them. All of it is called in one event loop.
+    """Sends and receives announcements for one worker. All methods are called in one event loop.
 
-    Each may raise TransportUnavailable, and TransportMismatch where something is missing or
-    forbidden: leave this and make another then. What is told meanwhile is not heard.
+    Each may raise TransportUnavailable, and TransportMismatch if something is missing or forbidden:
+    then leave this and make another. Announcements that are sent meanwhile are not received.
     """
 
     async def receive(self, seconds: float) -> bytes | None:
-        """Wait for what somebody tells, for so long; also for what was told by this."""
+        """Wait up to `seconds` for an announcement, also of this worker; None: none came."""
         ...
 
     async def tell(self, body: bytes) -> None:
-        """Announce to all that listen now; returns once the broker has confirmed it."""
+        """Announce to all current listeners; returns once the broker has confirmed it."""
         ...
 
 
 @runtime_checkable
 class Announces(Transport, Protocol):
-    """A transport over which workers inform each other of themselves."""
+    """A transport over which workers exchange announcements."""
 
     def announcements(self) -> AbstractAsyncContextManager[Announcements]:
-        """Listen to announcements until the block is left. `declare` makes what it needs."""
+        """Listen to announcements until the block is left. `declare` makes the objects for it."""
         ...

@@ -1,4 +1,4 @@
-"""What comes for a consumer, in order, until it ends or breaks: how all transports receive."""
+"""A queue of received items that ends or breaks: all transports receive through it."""
 
 import asyncio
 from collections import deque
@@ -9,11 +9,11 @@ T = TypeVar("T")
 
 
 class Arrivals(deque[T]):
-    """What has come, and was not taken yet.
+    """Received items that were not taken yet.
 
     Attributes:
         broken: why nothing comes any more; `take` raises it once nothing is left.
-        ended: whether nothing comes any more, as was wished.
+        ended: whether nothing comes any more because that was requested.
     """
 
     def __init__(self) -> None:
@@ -23,16 +23,16 @@ class Arrivals(deque[T]):
         self._arrived = asyncio.Event()
 
     def put(self, *those: T) -> None:
-        """Add what has come."""
+        """Add received items."""
         self.extend(those)
         self.notify()
 
     def notify(self) -> None:
-        """Have `take` look again: something came, ended or broke."""
+        """Make `take` check again: an item came, or this ended or broke."""
         self._arrived.set()
 
     async def take(self, most: int) -> list[T]:
-        """Wait for what comes; return up to `most`, and nothing if it has ended.
+        """Wait for items; return up to `most`, and nothing if this has ended.
 
         Raises:
             Exception: `broken`.
@@ -47,7 +47,7 @@ class Arrivals(deque[T]):
         return [self.popleft() for _ in range(min(most, len(self)))]
 
     async def next_within(self, seconds: float) -> T | None:
-        """Wait for what comes, for so long; return it, or None. Raises what `take` does."""
+        """Wait up to `seconds` for an item; return it, or None. Raises what `take` does."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 return next(iter(await self.take(1)), None)

@@ -12,38 +12,39 @@ if TYPE_CHECKING:
 
 
 class AuditApi(Protocol):
-    """What actions on many jobs need, and what is kept of them; part of `Store`."""
+    """Methods for actions on many jobs and their audit; part of `Store`."""
 
     async def matching_ids(
         self, which: JobFilter, *, before: int | None = None, size: int = 1_000
     ) -> tuple[list[int], int | None]:
-        """Return the ids of the newest jobs that match, below `before`, and where to go on.
+        """Return the ids of the newest jobs that match, below `before`, and where to continue.
 
-        The second is `before` of the next call; None: there are no more. It may come without ids.
+        The second value is `before` of the next call; None: there are no more. It may come without
+        ids.
         """
         ...
 
     async def states(self, which: JobFilter) -> dict[JobState, int]:
-        """Count the jobs that match, by their state; all of them, so name some.
+        """Count the jobs that match, by their state; all of them, so give a narrow filter.
 
         The limit of the filter has no meaning here.
         """
         ...
 
     async def delete(self, which: JobFilter) -> list[int]:
-        """Delete finished jobs with all that is known of them; return their ids.
+        """Delete finished jobs with all their data; return their ids.
 
-        Left alone are live jobs, steps of graphs that have not ended, and publications that have
-        deliveries, as by `prune`.
+        As by `prune`, these are left alone: live jobs, steps of graphs that have not ended, and
+        publications that have deliveries.
         """
         ...
 
     async def begin_action(self, action: NewAction, *, now: datetime | None = None) -> int:
-        """Write down that an action begins; return its id."""
+        """Record that an action begins; return its id."""
         ...
 
     async def advance_action(self, id: int, came: Came, *, now: datetime | None = None) -> bool:
-        """Write down how far an action came; return False if it is to stop."""
+        """Record the progress of an action; return False if it is to stop."""
         ...
 
     async def end_action(
@@ -54,20 +55,20 @@ class AuditApi(Protocol):
         *,
         now: datetime | None = None,
     ) -> None:
-        """Write down that an action ended so."""
+        """Record that an action ended with this state."""
         ...
 
     async def stop_action(self, id: int) -> bool:
-        """Ask an action that runs, anywhere, to stop after its batch; return whether it runs.
+        """Request that an action stops after its batch, wherever it runs; return whether it runs.
 
-        One of which nothing was seen for a minute is lost, and does not.
+        An action without progress for a minute is lost, and does not run.
         """
         ...
 
     async def actions(
         self, *, before: int | None = None, limit: int = 100, id: int | None = None
     ) -> list[AuditRecord]:
-        """Return actions, newest first; below an id, or one."""
+        """Return actions, newest first: those below an id, or a single one."""
         ...
 
     async def prune_actions(self, before: float, limit: int, *, now: datetime | None = None) -> int:

@@ -14,7 +14,7 @@ Carrier = TypeVar("Carrier", bound=Transport)
 def grouped(
     items: Iterable[T], transport_of: Callable[[T], Carrier]
 ) -> list[tuple[Carrier, list[T]]]:
-    """Return each transport once, with the items that are its own, in their order."""
+    """Return each transport once, with its items, in their order."""
     groups: dict[int, tuple[Carrier, list[T]]] = {}
     for item in items:
         transport = transport_of(item)

@@ -26,14 +26,14 @@ class CarriedApi(Protocol):
     ) -> list[Doorbell]:
         """Ring the doorbells of up to `limit` due jobs, and return these, for a broker to carry.
 
-        They are found as by `claim`: by what they are, not by how far a reader has come. Of calls
-        at the same time, each takes others. Jobs of queues that are paused are left. The run does
-        not change, nor does an attempt begin.
+        They are found as by `claim`: by their state, not by the position of a reader. Calls at the
+        same time take different jobs. Jobs of paused queues are left out. The run does not change,
+        and no attempt begins.
         """
         ...
 
     async def unring(self, doorbells: Collection[Doorbell]) -> set[int]:
-        """Take back doorbells that no broker has taken; return the ids of the jobs.
+        """Take back doorbells that no broker has accepted; return the ids of the jobs.
 
         Their jobs wait in their lanes again, with the same run. Stale ones are left out.
         """
@@ -44,10 +44,10 @@ class CarriedApi(Protocol):
     ) -> list[Claim]:
         """Claim the jobs of doorbells for a worker, as `claim` does, and return the claims.
 
-        Of each that still waits with that run and is due. Others are stale: claimed, ended, changed
-        or rung with another run since; nothing happens to them. So of several who have the same
-        doorbell one gets the job. Limits hold: what they have no room for is parked, or waits in
-        its lane to be rung again.
+        Only jobs that still wait with that run and are due are claimed. Other doorbells are stale:
+        the job was claimed, ended, changed or rung with another run since, and nothing happens to
+        it. So of several workers with the same doorbell one gets the job. Limits hold: a job
+        without room is parked, or waits in its lane to be rung again.
 
         Raises:
             WorkerGone: the worker is not registered (any more); nothing was claimed.
@@ -63,9 +63,9 @@ class CarriedApi(Protocol):
         reached: datetime | None = None,
         now: datetime | None = None,
     ) -> list[int]:
-        """Take back doorbells that nobody has answered, with the next run; return the ids.
+        """Take back doorbells that no worker has answered, with the next run; return the ids.
 
-        Of up to `limit` jobs of these queues, all if None, that were rung more than `grace` seconds
+        At most `limit` jobs of these queues (None: of all) that were rung more than `grace` seconds
         ago. They wait in their lanes again; a worker that gets the old doorbell later finds it
         stale.
 

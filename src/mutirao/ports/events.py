@@ -1,7 +1,7 @@
 """The port to a broker that publishes events; `mutirao_conformance.events` tests it.
 
-Events are for people who watch. None is confirmed or kept, and none slows the work: what there is
-no room for is dropped, counted, and reported.
+Events are for people who watch. They are neither confirmed nor kept, and never slow the work: an
+event without room is dropped, counted, and reported.
 """
 
 from __future__ import annotations
@@ -22,23 +22,23 @@ from mutirao.ports.transport import Transport
 if TYPE_CHECKING:
     from mutirao.model.jobs.events import EventKey, JobEvent
 
-SAY_EVERY = 60.0  # seconds between lines about what was dropped
+SAY_EVERY = 60.0  # seconds between log lines about dropped events
 MAX_KEYS = 10_000  # of events whose numbers are remembered
 
 log = logging.getLogger("mutirao")
 
 
 class Dropped(NamedTuple):
-    """How many events were not published lately, and when the last of them was noted."""
+    """How many events were not published lately, and when the last of them was recorded."""
 
     number: int
     last_at: datetime
 
 
 class Drops:
-    """The number of events that were dropped, which the log has once a minute at most.
+    """The number of dropped events, which is logged at most once a minute.
 
-    `where`: says of which events, for people.
+    `where`: describes which events, for people.
     """
 
     def __init__(self, where: str) -> None:
@@ -46,7 +46,7 @@ class Drops:
         self._where, self._said, self._said_at = where, 0, -inf
 
     def add(self, number: int) -> None:
-        """Count so many more."""
+        """Count `number` more."""
         self.number += number
         if number and monotonic() >= self._said_at + SAY_EVERY:
             more, self._said, self._said_at = self.number - self._said, self.number, monotonic()
@@ -54,18 +54,18 @@ class Drops:
             log.warning("%s events were dropped %s", more, self._where, extra=extra)
 
     def to_note(self) -> int:
-        """Return how many more there are since this was called last, for the caller later."""
+        """Return how many more there are since the last call, for a caller that records them."""
         more, self._noted = self.number - self._noted, self.number
         return more
 
 
 class EventFeed:
-    """What comes for one listener, in its event loop.
+    """The events for one listener, in its event loop.
 
-    Publishers number the events of each key. So a gap says how many were dropped on the way.
+    Publishers number the events of each key. So a gap shows how many were dropped on the way.
 
     Parameters:
-        most: how many wait to be taken; those that come then are dropped.
+        most: how many may wait to be taken; further ones are dropped.
     """
 
     def __init__(self, most: int) -> None:
@@ -77,7 +77,7 @@ class EventFeed:
         """Add events of one key.
 
         Parameters:
-            publisher: who publishes, by a name that nobody has before or after.
+            publisher: the publisher, by a name that no other one ever has.
             first: the number of the first one.
         """
         key = publisher, events[0].key
@@ -101,7 +101,7 @@ class TellsEvents(Transport, Protocol):
 
     @property
     def tells(self) -> bool:
-        """Whether it does; otherwise nothing else here is called."""
+        """Whether it publishes events; otherwise nothing else here is called."""
         ...
 
     @property
@@ -110,33 +110,33 @@ class TellsEvents(Transport, Protocol):
         ...
 
     async def dropped(self) -> Dropped | None:
-        """Return what was not published within a day, by any process that noted it; None: nothing.
+        """Return how many events were not published within a day, by any process; None: none.
 
         Raises:
             TransportUnavailable: the broker is away.
-            TransportMismatch: what events need is not there.
+            TransportMismatch: the objects for events are missing.
         """
         ...
 
     def tell(self, event: JobEvent) -> None:
-        """Publish an event soon, to whoever listens then. Called in an event loop.
+        """Publish an event soon, to all current listeners. Called in an event loop.
 
-        It never waits and never raises. What is published while the broker is away, or faster than
-        it takes, is dropped beyond some thousands. `aclose` publishes what is left, for a moment.
+        It never waits and never raises. While the broker is unavailable or too slow, events beyond
+        some thousands are dropped. `aclose` publishes the remaining ones, for a moment.
         """
         ...
 
     def listen(
         self, filters: Sequence[EventKey], feed: EventFeed
     ) -> AbstractAsyncContextManager[asyncio.Future[TransportError]]:
-        """Have what fits one of the filters come into a feed, until the block is left.
+        """Put events that match one of the filters into a feed, until the block is left.
 
-        What is published once the block is entered comes at most once, those of one publisher and
-        key in order. The future says why nothing comes any more.
+        An event that is published after the block is entered comes at most once, those of one
+        publisher and key in order. The future has the reason why nothing comes any more.
 
         Raises:
             TransportUnavailable: the broker is away.
-            TransportMismatch: what events need is not there, or may not be used.
+            TransportMismatch: the objects for events are missing, or may not be used.
         """
         ...
 

@@ -33,12 +33,13 @@ class Intake(Protocol):
         ended. One whose `version` is less than that of the key's newest job is not written, however
         that job ended, until it is pruned. A replaced job is cancelled when the transaction
         commits; if it runs by then, the new job waits for it and is due once that job has left the
-        live table. Jobs of others are not locked until the commit, so nobody has to wait in order
-        to settle one. With `Unique.supersede`, `mutirao.model.keys.supersede.decide` compares the
-        job with the last live one of its key and decides which of the two remain; a superseded job
-        is cancelled at the commit if no attempt of it has started by then. What repeats the last
-        successful job, by a rule that drops it, is not written: the id is that job's. The remaining
-        jobs of a key run one after another, in the order in which they were enqueued.
+        live table. Jobs of others are not locked until the commit, so that no transaction has to
+        wait in order to settle one. With `Unique.supersede`, `mutirao.model.keys.supersede.decide`
+        compares the job with the last live one of its key and decides which of the two remain; a
+        superseded job is cancelled at the commit if no attempt of it has started by then. A job
+        that repeats the last successful job, by a rule that drops it, is not written: the id is
+        that job's. The remaining jobs of a key run one after another, in the order in which they
+        were enqueued.
 
         Raises:
             DuplicateJob: another job has the key, and this one was given `on_conflict="error"`.
@@ -70,9 +71,9 @@ class Intake(Protocol):
     def remember(self, consumer: str, message: str, conn: object) -> bool:
         """Remember that a consumer handles a message; return False if it was remembered before.
 
-        Written in the caller's transaction: what that rolls back is not remembered. Of two
-        transactions with the same message, the second waits until the first has ended, or fails;
-        never do both get True and commit. The connection is left as it was found.
+        Written in the caller's transaction: a rollback forgets it. Of two transactions with the
+        same message, the second waits until the first has ended, or fails; never do both get True
+        and commit. The connection is left as it was found.
 
         Raises:
             UnsupportedConnection: `conn` is not one of the accepted kinds, or is asynchronous.

@@ -1,8 +1,8 @@
-"""The port to what measures a worker: Prometheus, OpenTelemetry, or a listener of one's own.
+"""The port to what measures a worker: Prometheus, OpenTelemetry, or an own listener.
 
-A worker reports in batches, as it claims and settles, and not for each job: where nobody listens,
-nothing is called and nothing is asked for a job. What is so at a moment (slots, what runs, the age
-of the last heartbeat) is not reported, but read from the worker at each question.
+A worker reports in batches, as it claims and settles, and not for each job: without listeners,
+nothing is called and nothing is checked per job. Momentary values (slots, running attempts, the age
+of the last heartbeat) are not reported, but read from the worker when needed.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ class EndedAttempt(NamedTuple):
     """An attempt that has ended, and whose outcome is written.
 
     Parameters:
-        outcome: how it ended; never `lost`, which those write who rescue its job.
-        attempt: which of its job it was, from 1.
+        outcome: how it ended; never `lost`, which is written by the worker that rescues the job.
+        attempt: the number of the attempt, from 1.
         wait: seconds from when its job was due until it started, by the clocks of the database and
-            of this machine; never below 0. A delay that was asked for, and the time between two
-            attempts, are no wait.
+            of this machine; never below 0. A requested delay, and the time between two attempts,
+            are no wait.
         seconds: how long it took.
         error_type: the type of the error, if it ended with one.
     """
@@ -39,14 +39,14 @@ class EndedAttempt(NamedTuple):
 
 
 class WorkerLoad(NamedTuple):
-    """What a worker has to do at a moment.
+    """The load of a worker at a moment.
 
     Parameters:
         slots: how many attempts may run at once.
-        running: how many run, those among them that have left their slots to others.
+        running: how many run, including those that have lent their slots to others.
         waiting: jobs that it has claimed and that wait for a slot.
         unsettled: attempts that have ended and whose outcomes are not written yet.
-        stuck: slots that are lost to handlers which were given up.
+        stuck: slots that are lost to abandoned handlers.
         beat_age: seconds since its last heartbeat was written, of several databases the longest;
             None: it has none, as it serves queues of brokers alone, or has not begun.
     """
@@ -60,12 +60,12 @@ class WorkerLoad(NamedTuple):
 
 
 class WorkerCondition(NamedTuple):
-    """What a probe reports of a worker.
+    """The report of a probe about a worker.
 
     Parameters:
         live: False: it has failed, or one of its loops hangs; only a new process helps.
         ready: whether it was started, works, and has not been asked to stop.
-        reason: why it is not one of both, in a sentence; None: it is both.
+        reason: why it is not both, in a sentence; None: it is both.
     """
 
     live: bool
@@ -82,50 +82,49 @@ class MeasuredWorker(Protocol):
         ...
 
     def load(self) -> WorkerLoad:
-        """Return what it has to do now."""
+        """Return its current load."""
         ...
 
     def condition(self) -> WorkerCondition:
-        """Return what a probe reports."""
+        """Return the report of a probe."""
         ...
 
 
 class Measurements(Protocol):
     """A listener. Several may listen; `app.measure(listener)` adds one.
 
-    All methods are called in the event loop of a worker, so none may wait: they add up, and
-    something else sends. What one raises is logged once a minute and ends nothing, except for
-    `begin`.
+    All methods are called in the event loop of a worker, so none may wait: they add up, and another
+    thread or task sends. Errors are logged once a minute and end nothing, except those of `begin`.
     """
 
     def begin(self, worker: MeasuredWorker) -> None:
-        """Take note of a worker that is about to start; called once for each.
+        """Receive a worker that is about to start; called once for each.
 
         Raises:
-            ConfigurationError: it cannot be measured so; then it does not start.
+            ConfigurationError: it cannot be measured in this way; then it does not start.
         """
         ...
 
     def end(self, worker: MeasuredWorker) -> None:
-        """Take note that a worker has ended, or could not start."""
+        """Receive that a worker has ended, or could not start."""
         ...
 
     def claimed(self, jobs: int, seconds: float) -> None:
-        """Take note of a claim, which may have found nothing, and of how long it took."""
+        """Receive a claim, which may have found nothing, and its duration."""
         ...
 
     def settled(self, jobs: int, seconds: float) -> None:
-        """Take note that the outcomes of so many attempts were written, and how long it took."""
+        """Receive that the outcomes of this many attempts were written, and the duration."""
         ...
 
     def ended(self, attempts: Sequence[EndedAttempt]) -> None:
-        """Take note of attempts whose outcomes are written: each comes once."""
+        """Receive attempts whose outcomes are written: each comes once."""
         ...
 
     def fenced(self, jobs: int) -> None:
-        """Take note of attempts whose outcomes were dropped: their jobs had been taken away."""
+        """Receive attempts whose outcomes were dropped: their jobs had been taken away."""
         ...
 
     def rescued(self, jobs: int) -> None:
-        """Take note of jobs of vanished workers that this one has given back."""
+        """Receive jobs of vanished workers that this one has given back."""
         ...

@@ -26,32 +26,32 @@ class Notifier(Protocol):
 
 @runtime_checkable
 class ChoosingNotifier(Notifier, Protocol):
-    """A notifier that is a server of its own beside the database, and chooses whom it wakes."""
+    """A notifier that is a server beside the database, and chooses which workers wake."""
 
     @property
     def complete(self) -> bool:
-        """True while it wakes for all jobs of the database, whichever program commits them.
+        """True while it announces all jobs of the database, whichever program commits them.
 
         Workers poll seldom then. It yields a Wake() when this changes.
         """
         ...
 
     def attend(self, idle: bool) -> None:
-        """Say whether the worker wants wake-ups. Never waits; yields a Wake() if it does."""
+        """Report whether the worker wants wake-ups. Never waits; yields a Wake() if it does."""
         ...
 
 
 class Announcer(Protocol):
-    """What announces that jobs were committed: never needed, as workers poll anyway."""
+    """Announces that jobs were committed: never needed, as workers poll anyway."""
 
     @property
     def listens(self) -> bool:
-        """True if anybody listens."""
+        """True if there is a listener."""
         ...
 
     def announce(self, wake: Wake, jobs: int = 1, task: str | None = None) -> None:
         """Announce that `jobs` jobs were committed, of one task or of several (None).
 
-        Neither waits nor raises: what cannot be sent at the moment is dropped.
+        Neither waits nor raises: an announcement that cannot be sent at the moment is dropped.
         """
         ...

@@ -1,7 +1,6 @@
 """The connections that a program's framework keeps, such as Django's, as a protocol.
 
-Where an application knows them, jobs belong to the transaction that the program has open, also
-those that are given no `conn=`.
+If an application knows them, jobs belong to the program's open transaction, also without `conn=`.
 """
 
 from __future__ import annotations
@@ -24,18 +23,18 @@ class ProgramConnections(Protocol):
         ...
 
     async def call(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Call a function where a coroutine's synchronous calls of the database happen."""
+        """Call a function in the thread of a coroutine's synchronous database calls."""
         ...
 
     def transaction(self, alias: str, *, nested: bool = False) -> Transaction[Any, Any]:
         """Return a transaction on the connection of that name, which it gives.
 
         Parameters:
-            nested: whether it may be a savepoint of one that is open there: for tests.
+            nested: whether it may be a savepoint of a transaction that is open there: for tests.
 
         Raises:
-            WrongState: entering it, if there is none of that name, or a transaction is open there,
-                whose end would decide. Leaving it without an error, if it was rolled back all the
-                same.
+            WrongState: entering it, if there is no connection of that name, or a transaction is
+                open there, whose end would decide. Leaving it without an error, if it was rolled
+                back all the same.
         """
         ...

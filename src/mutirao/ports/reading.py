@@ -1,7 +1,7 @@
 """The part of a store that pages read, as a protocol: bounded, whatever the size of the tables.
 
-Each call is a few statements, each of which looks at no more than some ten thousand rows; the
-answer says what was not looked at.
+Each call is a few statements, each of which reads no more than some ten thousand rows; the answer
+says what was not read.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ if TYPE_CHECKING:
 
 
 class ReadingApi(Protocol):
-    """What pages read; part of `Store`."""
+    """Methods for pages; part of `Store`."""
 
     async def page(self, which: JobFilter, *, before: int | None = None, size: int = 50) -> Page:
         """Return the newest jobs that match and whose ids are smaller than `before`.
 
-        Where many have to be looked at, it stops, and `Page.next` goes on behind them. The limit of
+        If very many have to be read, it stops, and `Page.next` continues behind them. The limit of
         the filter has no meaning here.
         """
         ...
 
     async def how_many(self, which: JobFilter, *, most: int = 10_000) -> Counted:
-        """Count the jobs that match, up to `most`; or of many the newest, and says so."""
+        """Count the jobs that match, up to `most`; of very many only the newest: a lower bound."""
         ...
 
     async def figures(self) -> list[QueueFigure]:
-        """Count the jobs of every queue by state; finished ones from what is added up.
+        """Count the jobs of every queue by state; finished ones from the hourly sums.
 
         Live jobs are counted up to a bound, unless a worker counted them lately.
         """
@@ -49,13 +49,13 @@ class ReadingApi(Protocol):
     async def hours(
         self, since: datetime, *, queue: str | None = None, limit: int = 10_000
     ) -> list[HourFigure]:
-        """Return what ended in each hour from `since` on, the newest first."""
+        """Return the attempts that ended in each hour from `since` on, the newest first."""
         ...
 
     async def minutes(self, since: datetime) -> list[MinuteFigure]:
         """Return how many attempts ended in each minute from `since` on, by outcome.
 
-        Of each outcome some thousand, the newest; a minute of which not all were read says so.
+        Of each outcome only some thousand are read, the newest; incomplete minutes are marked.
         """
         ...
 
@@ -68,9 +68,9 @@ class ReadingApi(Protocol):
         ...
 
     async def running(self, *, worker: int | None = None, limit: int = 500) -> list[RunningJob]:
-        """Return jobs that run, those that began first; of one worker, or of all."""
+        """Return running jobs, the earliest first; of one worker, or of all."""
         ...
 
     async def standing(self, id: int) -> Standing | None:
-        """Return how a live job stands, read at one moment; None if it is not live."""
+        """Return the facts about a live job, read at one moment; None if it is not live."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a store beside jobs and workers, as a protocol: changes, schedules, limits, graphs.
+"""The part of a store for changes, schedules, limits and graphs, as a protocol.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -29,19 +29,20 @@ if TYPE_CHECKING:
 class RecordsApi(Protocol):
     """The schedules, limits, graphs, results and progress of a store; part of `Store`."""
 
-    # Jobs that wait
+    # Waiting jobs
 
     async def change(
         self, which: JobFilter, new: Change, *, now: datetime | None = None
     ) -> list[int]:
         """Give waiting jobs new values, effective at once; return their ids.
 
-        Running and finished jobs are left alone. Attempts that have been still count. A job that is
+        Running and finished jobs are left alone. Earlier attempts still count. A job that is
         blocked by another one stays blocked, and has the new values when it is released. The same
-        does one that is blocked by a limit, with the place among those that wait for it that the
-        new values give it; but if its queue changes, or it is due later, it is released, and judged
-        again when it is claimed. A job keeps the unique key that it was enqueued with, in the queue
-        in which it was. Fair jobs take turns in their new queue. All workers are woken.
+        holds for a job that is blocked by a limit; it gets the place among the waiting ones that
+        the new values give it. But if its queue changes, or it is due later, it is released, and
+        the limit is checked again when it is claimed. A job keeps the unique key that it was
+        enqueued with, in the queue in which it was. Fair jobs take turns in their new queue. All
+        workers are woken.
         """
         ...
 
@@ -50,18 +51,18 @@ class RecordsApi(Protocol):
     async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
         """Record which of these tasks have a supersede rule, and in which scope; others have none.
 
-        From now on a job of such a task that SQL enqueues with a key is blocked until it is judged.
-        Other keys of it, and redrives, are labels as before.
+        From now on a job of such a task that SQL enqueues with a key is blocked until the rule has
+        decided. Its other keys, and redrives, are labels as before.
         """
         ...
 
     async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
-        """Ask the rules of these tasks about some jobs that SQL enqueued; return of how many keys.
+        """Apply the rules of these tasks to some jobs that SQL enqueued; return the number of keys.
 
         Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
-        as if they were enqueued now. One that the rule drops, or about which it raises InvalidJob,
-        is cancelled. A caller that enqueues a job with such a key under the rule judges first what
-        waits.
+        as if they were enqueued now. A job that the rule drops, or for which it raises InvalidJob,
+        is cancelled. A caller that enqueues a job with such a key under the rule first applies the
+        rule to the waiting ones.
         """
         ...
 
@@ -83,10 +84,10 @@ class RecordsApi(Protocol):
         """Lock a schedule, ask `amend` how it changes, and write the change: one transaction.
 
         `amend` receives the state of the schedule, with everything that was committed before the
-        lock was taken, and the time. It may be called again if another transaction made a schedule
-        of that name at the same moment. What it raises reaches the caller, and nothing is written.
-        Jobs are enqueued as usual, idle workers are woken, and each job is recorded with its tick:
-        no tick ever gets a second job.
+        lock was taken, and the time. It may be called again if another transaction created a
+        schedule of that name at the same moment. Its errors reach the caller, and nothing is
+        written. Jobs are enqueued as usual, idle workers are woken, and each job is recorded with
+        its tick: no tick ever gets a second job.
 
         Raises:
             WrongState: a tick has a job already; nothing was written.
@@ -110,7 +111,7 @@ class RecordsApi(Protocol):
     async def tick_schedules(
         self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
     ) -> list[TickResult]:
-        """Let due schedules tick, up to `limit` of them, in one transaction; return what became.
+        """Let due schedules tick, up to `limit` of them, in one transaction; return the results.
 
         Each is changed as by `amend_schedule` with `mutirao.model.schedules.schedule_rules.tick`.
         Those that have been due longest come first. Schedules that another transaction has locked
@@ -179,7 +180,7 @@ class RecordsApi(Protocol):
         ...
 
     async def paused_queues(self) -> list[str]:
-        """List the queues that are paused, by name, without a look at what runs or waits."""
+        """List the paused queues, by name, without reading running or waiting jobs."""
         ...
 
     # Topics; see `mutirao.model.topics.topics`. The job of a topic's task is a publication. A claim
@@ -196,8 +197,9 @@ class RecordsApi(Protocol):
     ) -> None:
         """Create a subscription, or replace the one of that id; a disabled one stays disabled.
 
-        With `worker`, that worker declares one of its code: one that exists changes only if the
-        declaration differs from the last one. It is in force for what is fanned out from now on.
+        With `worker`, that worker declares one of its code: an existing one changes only if the
+        declaration differs from the last one. It is in force for publications that are fanned out
+        from now on.
         """
         ...
 
@@ -230,7 +232,7 @@ class RecordsApi(Protocol):
         """Give a subscription new values, and leave all others; return whether it exists.
 
         `new`: some of topic, tenant, group, filter, order_by, when_dead, queue and priority, which
-        fit what stays: callers have checked that.
+        must fit the other values: callers have checked that.
         """
         ...
 
@@ -251,35 +253,36 @@ class RecordsApi(Protocol):
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of the next publications after this id, in the order of their ids.
 
-        Each that was delivered to subscriptions, and that this one receives by its topic, tenant,
-        group and filter, paused or not. All of it is one commit; with `missing` what was made is
-        not made again. A publication that a worker is about to deliver is left to it.
+        These are publications that were delivered to subscriptions, and that this one receives by
+        its topic, tenant, group and filter, paused or not. All of it is one commit; with `missing`
+        existing deliveries are not made again. A publication that a worker is about to deliver is
+        left to it.
 
         Raises:
             UnknownSubscription: there is none of that id.
             InvalidSubscription: it does not receive that topic, or cannot be read.
-            InvalidArguments: a filter is to be asked, and a publication cannot be read.
+            InvalidArguments: a filter has to be checked, and a publication cannot be read.
         """
         ...
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
         """Make a job for each of the next subscriptions to a topic, in the order of their ids.
 
-        Each that is active, is for any tenant and group or the publication's, and whose filter the
-        payload passes. First of all those with `order_by`, and what is due of earlier publications
-        for them and was not made: so their jobs are made in the order of publications. `claim` does
-        not return one while an earlier one of its subscription and value is live, or is dead where
-        `when_dead` is `stop` and it was not redriven.
+        Only subscriptions that are active, are for any tenant and group or the publication's, and
+        whose filter the payload passes. First come all those with `order_by`, and missing
+        deliveries to them of earlier publications that are due: so their jobs are made in the order
+        of publications. `claim` does not return a job while an earlier one of its subscription and
+        value is live, or is dead with `when_dead` `stop` and was not redriven.
 
         All of it is one commit. With the last subscriptions the publication is completed in the
-        same commit, of which `attempt` learns. Otherwise returns the last subscription that this
-        call has looked at, for the next call. With `after` None it goes on where an earlier run has
-        ended, if there was one: each subscription gets one job.
+        same commit, and `attempt` is informed. Otherwise returns the last subscription of this
+        call, for the next call. With `after` None it continues where an earlier run has ended, if
+        there was one: each subscription gets one job.
 
         Raises:
             StaleRun: another run has the publication; nothing was written.
             InvalidSubscription: a subscription in the database cannot be read.
-            InvalidArguments: a filter is to be asked, and the payload cannot be read.
+            InvalidArguments: a filter has to be checked, and the payload cannot be read.
         """
         ...
 
@@ -300,7 +303,7 @@ class RecordsApi(Protocol):
         ...
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:
-        """Return how the jobs stand, with their results; unknown jobs are left out."""
+        """Return the states of the jobs, with their results; unknown jobs are left out."""
         ...
 
     async def await_ends(self, jobs: Collection[int]) -> None:

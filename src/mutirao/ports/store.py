@@ -91,15 +91,15 @@ class Store(
         duty: str | None = None,
         now: datetime | None = None,
     ) -> Beat:
-        """Extend a worker's life by `expiry` seconds and record how it is doing.
+        """Extend a worker's life by `expiry` seconds and record its state.
 
         Parameters:
             stuck: the number of its slots that are stuck.
             late: the longest delay of its recent beats, in seconds.
-            duty: one of which it is to be notified as by `held_elsewhere`; None: of none.
+            duty: a duty about which it wants to know, as by `held_elsewhere`; None: none.
 
-        Returns whether the worker is still registered (False: its jobs have been rescued), which
-        of its running jobs have a request to cancel, and who else holds the duty for how long.
+        Returns whether the worker is still registered (False: its jobs have been rescued), which of
+        its running jobs have a request to cancel, and for how long another worker holds the duty.
         """
         ...
 
@@ -108,10 +108,10 @@ class Store(
         ...
 
     async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
-        """Return what live workers serve that run another version of their application than `but`.
+        """Return what live workers with another version of their application than `but` serve.
 
-        Only of those that said their version and have beaten since they were registered: who ends
-        right after its start has taken over nothing.
+        Only of workers that gave their version and have beaten since they were registered: a worker
+        that ends right after its start has taken over nothing.
         """
         ...
 
@@ -147,11 +147,11 @@ class Store(
         of tasks named in `without` are skipped. Each claim adds one to the job's `run` and
         `attempt`; after 2,147,483,647 a run is followed by 1. The jobs are returned in the order of
         the lanes, then (run_at, id). Arguments that are the results of other steps are filled in,
-        with null where a step has no result. Where it stops at jobs that have to wait for others, a
+        with null if a step has no result. If it stops at jobs that have to wait for others, a
         `Claimed` is returned, whose `woken` are the lanes in which more may be due behind them.
 
         Raises:
-            WorkerGone: the worker is not registered (any more), so nobody would rescue the jobs
+            WorkerGone: the worker is not registered (any more), so no worker would rescue the jobs
                 that it takes; nothing was claimed.
         """
         ...
@@ -170,10 +170,10 @@ class Store(
         as `Fault.WORKER` counts as lost, and one released for neither leaves both counts unchanged.
         A job with a request to cancel is due at once instead, and its next claim has
         `Claim.cancel`. When a `keyed` job ends, the job that waits for it becomes due at its own
-        time. So it does when a `keyed` job would wait again and a newer job of its unique key waits
-        for it: the older one is then cancelled as superseded. When a `linked` job ends, its result
-        is stored, if it has one, the steps behind it are released (see `enqueue_graph`), and those
-        who wait for its end are notified. Where an outcome `stops` the schedule that made its job,
+        time. The same happens when a `keyed` job would wait again and a newer job of its unique key
+        waits for it: the older one is then cancelled as superseded. When a `linked` job ends, its
+        result is stored, if it has one, the steps behind it are released (see `enqueue_graph`), and
+        listeners for its end are notified. If an outcome `stops` the schedule that made its job,
         that is paused. All in one transaction. The return value may be a
         `mutirao.model.limits.limits.Settled`, which has the lanes in which other jobs became ready.
         """
@@ -198,10 +198,10 @@ class Store(
         ...
 
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
-        """Note that a job starts which vanished workers have held; return False if it is stale.
+        """Record the start of a job that vanished workers have held; return False if it is stale.
 
-        A rescue counts each that was held; this distinguishes those that had begun
-        (`model.losses`).
+        A rescue counts each job that was held; this record distinguishes those that had begun
+        (`mutirao.model.jobs.lost_workers`).
 
         Parameters:
             lost: the count to be stored.
@@ -212,8 +212,8 @@ class Store(
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return those of these jobs that are live and that no other transaction has locked.
 
-        Only a hint, because that may change at once. Where the database has no row locks, returns
-        all that are live.
+        Only a hint, because that may change at once. A database without row locks returns all that
+        are live.
         """
         ...
 
@@ -232,8 +232,8 @@ class Store(
     ) -> bool:
         """Try to become the worker that performs `duty` now; return whether that succeeded.
 
-        It succeeds if nobody else holds the duty (a lease ends `ttl` seconds after it was taken)
-        and if the duty was last taken at least `every` seconds ago.
+        It succeeds if no other worker holds the duty (a lease ends `ttl` seconds after it was
+        taken) and if the duty was last taken at least `every` seconds ago.
         """
         ...
 
@@ -272,10 +272,11 @@ class Store(
         ...
 
     async def end_expired(self, limit: int, *, now: datetime | None = None) -> int:
-        """End waiting jobs as cancelled of which the moment until which they are wanted has passed.
+        """End waiting jobs that have expired, as cancelled.
 
-        At most `limit`, the earliest first; returns how many. Those that run go on. Workers end
-        those that they claim, so these are of tasks that nobody serves, or wait for others.
+        At most `limit`, the earliest first; returns how many. Running ones continue. Workers end
+        the expired jobs that they claim, so these are of tasks that no worker serves, or wait for
+        others.
         """
         ...
 
@@ -287,11 +288,11 @@ class Store(
         ...
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
-        """Add up by the hour what has finished, for the caller of the whole history.
+        """Add up finished jobs by the hour; each call does a part of the whole history.
 
-        What people ask (`counts`, the views of docs/sql.md) is right with it and without it, and
-        answered soon with it. Hours and errors older than `keep` seconds are forgotten; None:
-        never. Does a part, and returns whether there is more.
+        `counts` and the views of docs/sql.md are right with it and without it, but fast only with
+        it. Hours and errors older than `keep` seconds are forgotten; None: never. Returns whether
+        there is more.
         """
         ...
 
@@ -313,10 +314,10 @@ class Store(
         Applies to jobs that are enqueued from now on without `NewJob.fair_by`: in SQL, or by a
         redrive. Fair jobs wait in lanes of their own (`mutirao.model.limits.fairness.fair_lane`).
         There `claim` takes the most urgent due job of each value, in rounds; each worker continues
-        after the value that was served last. None is expected before the bounds, as in other lanes.
-        These claims are `FairClaim`s, in the order of the rounds. One that is retried with an
-        outcome that is `apart` leaves them for the plain lane of its queue. In all other respects
-        fair jobs are ordinary jobs of the queue they were enqueued in.
+        after the value that was served last. No job is expected before the bounds, as in other
+        lanes. These claims are `FairClaim`s, in the order of the rounds. A job that is retried with
+        an outcome that is `apart` leaves these lanes for the plain lane of its queue. In all other
+        respects fair jobs are ordinary jobs of the queue they were enqueued in.
         """
         ...
 
@@ -352,8 +353,8 @@ class Store(
         """List the registered workers, alive or not, and how many jobs each holds.
 
         Parameters:
-            near: whoever looks does without an exact number where that would read all live jobs:
-                jobs are counted that are among the first of their lane, or the newest.
+            near: an exact number is not needed if it would take reading all live jobs: then jobs
+                are counted that are among the first of their lane, or the newest.
         """
         ...
 
@@ -376,16 +377,16 @@ class Store(
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue finished jobs again as new jobs with `redrive_of` set; return the new ids.
 
-        Dead ones, or in whatever state they have ended if `which` has ids or a state. They stay in
+        These are dead jobs, or jobs in any final state if `which` has ids or a state. They stay in
         history. A job that was redriven before is skipped, unless it is named in `which.ids`. See
-        `enqueue_graph` for steps; one that does not take its place again has the results it took
-        before as arguments.
+        `enqueue_graph` for steps; a step that does not take its place again has the earlier results
+        as arguments.
         """
         ...
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs by task, for tasks not in `known`.
 
-        Where very many wait, those in front of each lane.
+        If very many wait, only those in front of each lane are counted.
         """
         ...

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class HeldToken(NamedTuple):
-    """A token that was handed out: of which schedule, in which turn, its body, its tag."""
+    """A token that was received: its schedule, the turn, its body, its tag."""
 
     schedule: str
     turn: int
@@ -22,19 +22,19 @@ class HeldToken(NamedTuple):
 
 
 class Queued(NamedTuple):
-    """How many tokens wait in a queue, those in hands not counted, and how many stand in line."""
+    """How many tokens wait in a queue, without held ones, and how many workers stand in line."""
 
     waiting: int
     consumers: int
 
 
 class Tokens(Protocol):
-    """The tokens of some schedules, for one worker. All of it is called in one event loop.
+    """The tokens of some schedules, for one worker. All methods are called in one event loop.
 
-    Of all that stand in line at a queue only the first is handed tokens, until it passes its turn
-    or vanishes: then the next one is. What is not dropped comes again, to the one that is the
-    first. Each method may raise TransportUnavailable, and TransportMismatch for a queue that is
-    missing: then all that is held is lost; leave this and make another.
+    Of all workers that stand in line at a queue only the first receives tokens, until it passes its
+    turn or vanishes: then the next one does. A token that is not dropped is delivered again, to the
+    first in line. Each method may raise TransportUnavailable, and TransportMismatch for a queue
+    that is missing: then all held tokens are lost; leave this and make another.
     """
 
     async def receive(self) -> HeldToken:
@@ -42,7 +42,7 @@ class Tokens(Protocol):
         ...
 
     def turn(self, schedule: str) -> int:
-        """Return the number of the turn; what was handed out before it is to be given back."""
+        """Return the number of the turn; tokens that were received before it must be given back."""
         ...
 
     async def line_up(self, schedule: str) -> None:
@@ -50,7 +50,7 @@ class Tokens(Protocol):
         ...
 
     async def pass_turn(self, schedule: str) -> None:
-        """Stand in line no more; what is held stays held. A second call does nothing."""
+        """Leave the line; held tokens stay held. A second call does nothing."""
         ...
 
     async def put(self, schedule: str, body: bytes) -> None:
@@ -66,15 +66,15 @@ class Tokens(Protocol):
         ...
 
     async def look(self, schedule: str) -> Queued:
-        """Return what is in a queue, and who stands in line."""
+        """Return what is in a queue, and how many workers stand in line."""
         ...
 
     async def answer(self, name: str, body: bytes) -> None:
-        """Send a token to whoever asks for it by this name, if that still waits."""
+        """Send a token to the program that asked for it by this name, if that still waits."""
         ...
 
     async def bury(self, schedule: str, message: Message, cause: Cause) -> None:
-        """Put the job of a phase among the dead of its queue; to return it starts the schedule."""
+        """Bury the job of a phase; returning it starts the schedule again."""
         ...
 
 
@@ -87,7 +87,7 @@ class KeepsSchedules(Transport, Protocol):
         ...
 
     async def start_schedule(self, schedule: str) -> None:
-        """Have a schedule go on that has stopped; one that goes on is left alone.
+        """Continue a schedule that has stopped; one that runs is left alone.
 
         Raises:
             TransportUnavailable: the broker is away.
@@ -98,8 +98,8 @@ class KeepsSchedules(Transport, Protocol):
     async def token_of(self, schedule: str) -> bytes | None:
         """Return the token of a schedule, whichever worker holds it, and leave it there.
 
-        Its holder is asked; where nobody works, it is looked at in its queue. None: neither has
-        it, as before the first worker; or its holder does not answer within some seconds.
+        Its holder is asked; if no worker holds it, it is read in its queue. None: it is in neither
+        place, as before the first worker; or its holder does not answer within some seconds.
 
         Raises:
             TransportUnavailable: the broker is away.
@@ -108,11 +108,11 @@ class KeepsSchedules(Transport, Protocol):
         ...
 
     async def declare_schedules(self, schedules: Sequence[str]) -> list[str]:
-        """Make what schedules need; see `Transport.declare`."""
+        """Make what schedules need at the broker; see `Transport.declare`."""
         ...
 
     async def left_schedules(self, but: Collection[str]) -> list[str]:
-        """Return the schedules, but these, that were declared once and still have a queue.
+        """Return the schedules except these that were once declared and still have a queue.
 
         Raises:
             TransportUnavailable: the broker is away.
@@ -120,7 +120,7 @@ class KeepsSchedules(Transport, Protocol):
         ...
 
     async def drop_schedule(self, schedule: str) -> None:
-        """Delete the queue of a schedule, with its token; what was declared is forgotten with it.
+        """Delete the queue of a schedule, with its token; its declaration is forgotten with it.
 
         Raises:
             TransportUnavailable: the broker is away.
@@ -129,5 +129,5 @@ class KeepsSchedules(Transport, Protocol):
         ...
 
     async def compare_schedules(self, schedules: Sequence[str]) -> list[Difference]:
-        """Return what is missing or otherwise; see `Transport.compare`."""
+        """Return what is missing or different; see `Transport.compare`."""
         ...

@@ -1,4 +1,4 @@
-"""The part of a store by which a row is found and buried of which every claim fails, as a protocol.
+"""The part of a store that finds and buries a row that makes every claim fail, as a protocol.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
 
 
 class SiftingApi(Protocol):
-    """The claiming of jobs by their ids, and their burial; part of `Store`.
+    """Claims jobs by their ids, and buries them; part of `Store`.
 
-    `due` and `bury` read nothing of a row that others could have written so that it cannot be read.
+    `due` and `bury` read no part of a row that another program could have made unreadable.
     """
 
     async def due(
@@ -30,7 +30,7 @@ class SiftingApi(Protocol):
     ) -> list[Claim]:
         """Claim these jobs for a worker, as `claim` does, and return the claims.
 
-        Of each that waits and is due; limits hold.
+        Only those that wait and are due; limits hold.
 
         Raises:
             WorkerGone: the worker is not registered (any more); nothing was claimed.
@@ -38,9 +38,9 @@ class SiftingApi(Protocol):
         ...
 
     async def disown(self, jobs: Collection[int] | None) -> set[int]:
-        """Delete from history what no run of these live jobs has made; None: of all live jobs.
+        """Delete attempts from history that no run of these live jobs made; None: of all live jobs.
 
-        A person wrote it by hand, and it stands where a run that has not ended is to be written.
+        Such rows were written by hand, with the key of an attempt that is still to be written.
         Returns the jobs.
         """
         ...
@@ -48,8 +48,8 @@ class SiftingApi(Protocol):
     async def bury(
         self, job: int, error_type: str, error: str, *, now: datetime | None = None
     ) -> bool:
-        """End a waiting job as dead, whatever its row says; return whether it waited.
+        """End a waiting job as dead, whatever its row contains; return whether it waited.
 
-        What its end means for others follows: those of its key, steps behind it, who waits for it.
+        The usual effects follow: for jobs of its key, steps behind it, and listeners for its end.
         """
         ...

@@ -21,7 +21,7 @@ class WebhooksApi(Protocol):
 
     A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by `fan_out` as
     for any subscription: one for each publication, however many of its topics match. Its
-    arguments have `endpoint` and `host` besides what each delivery has. What is held waits like
+    arguments have `endpoint` and `host` besides those of each delivery. A held delivery waits like
     jobs behind any limit: `blocked`, and it costs nothing.
     """
 
@@ -30,8 +30,8 @@ class WebhooksApi(Protocol):
     ) -> None:
         """Create an endpoint, or change the one of that id; it is in force when this returns.
 
-        One that exists stays paused, disabled or held. Its own limits are limits of the store.
-        `keep_secret`: the one that exists keeps its secrets, whatever `endpoint` has.
+        An existing one stays paused, disabled or held. Its own limits are limits of the store.
+        `keep_secret`: the existing one keeps its secrets, whatever `endpoint` has.
 
         Raises:
             InvalidEndpoint: there is none whose secret could be kept.
@@ -60,7 +60,7 @@ class WebhooksApi(Protocol):
     ) -> bool:
         """Give an endpoint another secret; return whether it exists.
 
-        The one that it had signs as well for `keep` seconds more.
+        The previous one signs as well for `keep` seconds more.
 
         Raises:
             InvalidEndpoint: it has a signer, and no secret.
@@ -81,8 +81,8 @@ class WebhooksApi(Protocol):
     async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out, in order; return whether it exists.
 
-        Whatever held them: a pause, its breaker, or that it was disabled. It is not any more. If
-        its host does not answer, one goes out first, and the others when it has arrived.
+        Whatever held them is removed: a pause, its breaker, or that it was disabled. If its host
+        does not answer, one goes out first, and the others when it has arrived.
         """
         ...
 
@@ -102,29 +102,29 @@ class WebhooksApi(Protocol):
         *,
         now: datetime | None = None,
     ) -> Recorded:
-        """Write what came of attempts, and open and close breakers accordingly.
+        """Record the results of attempts, and open and close breakers accordingly.
 
         `done` are settlements of jobs that have succeeded, for which nothing waits. They are
         written in the same commit if all attempts went well and no breaker is concerned, and
-        returned as by `settle`. Others are left to their caller.
+        returned as by `settle`. Others are left to the caller.
 
-        By `mutirao.model.webhooks.breakers.judge`. The worker that opens one also enqueues a job of
-        `PROBE_TASK`, due when it is time. An endpoint that answered 410, or has only failed for too
-        long, is
-        disabled: it gets no more deliveries, those it has are held, and a publication on
-        `DISABLED_TOPIC` says why. Attempts are pruned with their jobs.
+        `mutirao.model.webhooks.breakers.judge` decides. The worker that opens a breaker also
+        enqueues a job of `PROBE_TASK`, due at the time of the probe. An endpoint that answered 410,
+        or has only failed for too long, is disabled: it gets no more deliveries, those it has are
+        held, and a publication on `DISABLED_TOPIC` has the reason. Attempts are pruned with their
+        jobs.
         """
         ...
 
     async def doubt_endpoint(self, id: str) -> None:
-        """Let as few be sent at once to an endpoint as at first: it is silent.
+        """Reduce the concurrent deliveries to a silent endpoint to the initial number.
 
-        What is under way goes on; each delivery that arrives admits one more again.
+        Running ones continue; each delivery that arrives admits one more again.
         """
         ...
 
     async def open_breakers(self, endpoint: str) -> list[BreakerName]:
-        """Return which breakers hold deliveries to an endpoint: its own, its host's, or none."""
+        """Return the breakers that hold deliveries to an endpoint: its own, its host's, or none."""
         ...
 
     async def probe_webhooks(
@@ -132,6 +132,6 @@ class WebhooksApi(Protocol):
     ) -> bool:
         """Let one delivery at a time through an open breaker, if its time has come.
 
-        `at_once`: also if it has not. Returns whether it lets one through now.
+        `at_once`: also before that time. Returns whether it lets one through now.
         """
         ...

@@ -1,4 +1,4 @@
-"""The one list of the databases that are supported.
+"""The one list of the supported databases.
 
 At the bottom of these rooms, so that each can ask; a dialect is loaded when it is asked for. Names
 are those of SQLAlchemy's backends.
@@ -58,7 +58,7 @@ def derivation(name: str) -> Callable[[str], str]:
 
 
 def dialect_of(dialect: SqlAlchemyDialect) -> Dialect:
-    """Return what is particular to the database of a SQLAlchemy dialect."""
+    """Return the dialect of the store for a SQLAlchemy dialect."""
     return dialect_named(dialect.name)
 
 

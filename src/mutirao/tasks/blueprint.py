@@ -22,7 +22,7 @@ class Tasks(TopicRegistry):
 
     A module declares its tasks with `tasks = Tasks()` and `@tasks.task(…)`, and need not import the
     application. `app.include(tasks)` makes them tasks of the application: with its database, its
-    defaults, its hooks and its factories. What is declared after that belongs to it at once.
+    application. `app.include(tasks)` makes them tasks of the application: with its database, its
     """
 
     def __init__(self) -> None:
@@ -136,8 +136,8 @@ class Tasks(TopicRegistry):
             ConfigurationError: an application has included it before, or a child process could not
                 know the application's retry policy.
             InvalidTask, InvalidSchedule, InvalidLimit: a name is taken there, or a task cannot work
-                with its factories. Then the tasks are as before, and the application is to take
-                back what it has got.
+                with its factories. Then the tasks are as before, and the application has to remove
+                what it has received.
         """
         if self._app is not None:
             raise ConfigurationError(

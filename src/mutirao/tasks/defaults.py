@@ -45,7 +45,7 @@ class Defaults:
             )
 
     def over(self, others: "Defaults") -> "Defaults":
-        """Return these, and others where these say nothing."""
+        """Return these defaults, completed by others."""
         attempts = self.max_attempts or (None if self.retry else others.max_attempts)
         return Defaults(
             retry=self.retry or others.retry,
@@ -54,7 +54,7 @@ class Defaults:
         )
 
     def of(self, options: TaskOptions) -> AttemptTerms:
-        """Return what applies to a task with these options."""
+        """Return the terms of a task with these options."""
         usual = policy_of(self.retry, self.max_attempts)
         timeout = self.timeout if options.timeout is None else options.timeout
         retry = policy_of(options.retry or usual, options.max_attempts)
@@ -69,7 +69,7 @@ class DefaultsInWords(NamedTuple):
     timeout: float | None = None
 
     def defaults(self) -> Defaults:
-        """Return the defaults that are meant.
+        """Return the described defaults.
 
         Raises:
             ConfigurationError: one of them is out of range.

@@ -32,7 +32,7 @@ def given(conn: object) -> object | None:
 
     Raises:
         UnsupportedConnection: `conn=None` was given. The job would be written in a transaction of
-            its own, although the caller believes it to be in theirs.
+            its own, although the caller expects it in its own transaction.
     """
     if conn is NOT_GIVEN:
         return None
@@ -92,7 +92,7 @@ V = TypeVar("V")
 
 
 class Results(Protocol):
-    """The source of results: the application."""
+    """An object that waits for results: the application."""
 
     def result(self, id: int, timeout: float | None = None) -> Any:
         """Wait until a job has ended, and return its result."""
@@ -107,13 +107,13 @@ class Results(Protocol):
 class Handle(Generic[R]):
     """The job that was enqueued, or the one that has its key.
 
-    `how` says how the job was enqueued: "inserted"; with a unique key also "replaced" (it replaced
-    one that waited), "rerun" (it waits for one that runs), "found" (another job has the key, and
+    `how` is how the job was enqueued: "inserted"; with a unique key also "replaced" (it replaced a
+    waiting one), "rerun" (it waits for a running one), "found" (another job has the key, and
     nothing was written) or "outdated" (a job with a newer version was enqueued before, and nothing
-    was written). With a supersede rule also "follows" (it runs after the previous job of
-    the key), "merged" (with one that waited), "superseded" (as is one that waited; neither
-    runs) or "repeated" (the last job of the key has succeeded with the same arguments, and nothing
-    was written).
+    was written). With a supersede rule also "follows" (it runs after the previous job of the key),
+    "merged" (with a waiting one), "superseded" (together with a waiting one; neither runs) or
+    "repeated" (the last job of the key has succeeded with the same arguments, and nothing was
+    written).
     """
 
     id: int

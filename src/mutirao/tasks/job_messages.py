@@ -28,18 +28,18 @@ from mutirao.model.jobs.outcome import Outcome
 from mutirao.model.jobs.states import OutcomeKind
 
 FIRST_FAILED_AT = "first-failed-at"
-UNKNOWN = "unknown-here"  # how often workers that do not have its task have met it
+UNKNOWN = "unknown-here"  # how often workers that do not have its task have received it
 MAX_ATTEMPTS, TIMEOUT, TAGS, METADATA = "max-attempts", "timeout", "tags", "metadata"
 TRACEPARENT, TENANT, GROUP, ON_DEAD_OF = "traceparent", "tenant", "group", "on-dead-of"
 _TEXTS = ((TRACEPARENT, "traceparent"), (TENANT, "tenant"), (GROUP, "group"))
 
 
 class UnfitHeader(ValueError):
-    """A header that says nothing usable; the text says which, and what it should have."""
+    """A header that cannot be used; the text says which, and what is expected."""
 
 
 def new_id() -> MessageId:
-    """Return an id of its own: a UUID of version 7, which begins with the moment it was made."""
+    """Return a new id: a UUID of version 7, which begins with the time of its creation."""
     milliseconds = time.time_ns() // 1_000_000
     chance = secrets.randbits(74)
     high = milliseconds << 80 | 7 << 76 | (chance >> 62) << 64
@@ -47,7 +47,7 @@ def new_id() -> MessageId:
 
 
 def message_of(job: NewJob, id: MessageId, delay: float) -> Message:
-    """Return the message that is a job, due in `delay` seconds."""
+    """Return the message of a job that is due in `delay` seconds."""
     headers: dict[str, Header] = {}
     if job.max_attempts is not None:
         headers[MAX_ATTEMPTS] = job.max_attempts
@@ -70,7 +70,7 @@ def message_of(job: NewJob, id: MessageId, delay: float) -> Message:
 
 
 def headers_of(decoded: Decoded) -> dict[str, Header]:
-    """Return what a decoder has read beside the arguments, as headers of a message."""
+    """Return the results of a decoder other than the arguments, as headers of a message."""
     headers: dict[str, Header] = {}
     if decoded.timeout is not None:
         headers[TIMEOUT] = float(decoded.timeout)
@@ -81,12 +81,12 @@ def headers_of(decoded: Decoded) -> dict[str, Header]:
 
 
 def id_of(message: Message) -> MessageId:
-    """Return the id of the job that a message is: its own, or one made of it if it is no UUID."""
+    """Return the id of the job in a message: its own, or one derived from it if it is no UUID."""
     return _id(message.id) or MessageId(uuid.uuid5(uuid.NAMESPACE_OID, message.id).int)
 
 
 def claim_of(message: Message, run: int, now: datetime) -> Claim:
-    """Return a message as a claim. `run` differs between deliveries of the same message.
+    """Return the claim of a message. `run` differs between deliveries of the same message.
 
     Raises:
         UnfitHeader: a header of its publisher cannot be used.
@@ -110,7 +110,7 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
         traceparent=None,
         redrive_of=None,
         on_dead_of=None,
-        lost=message.lost + message.suspect,  # the first to have it may have begun as well
+        lost=message.lost + message.suspect,  # the first worker may have begun it as well
     )
     if not said:  # as most
         return claim
@@ -127,7 +127,7 @@ def claim_of(message: Message, run: int, now: datetime) -> Claim:
 
 
 def job_of(claim: Claim, delay: float, max_attempts: int) -> NewJob:
-    """Return the job of a database as which a message goes on, in `delay` seconds."""
+    """Return the job by which a message continues in a database, in `delay` seconds."""
     return NewJob(
         task=claim.task,
         args=claim.args,
@@ -164,12 +164,12 @@ def settling_of(delivery: Delivery, message: Message, outcome: Outcome, now: dat
 
 
 def cleared(message: Message) -> Message:
-    """Return a message that is suspected of nothing: an attempt has had an outcome."""
+    """Return a message that is no suspect any more: an attempt has had an outcome."""
     return replace(message, lost=0, suspect=False, noted=False) if message.suspect else message
 
 
 def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:
-    """Return why a message is dead."""
+    """Return the cause of death of a message."""
     return Cause(
         error_type=outcome.error_type or "Dead",
         error=outcome.error or "",
@@ -180,12 +180,12 @@ def cause_of(message: Message, outcome: Outcome, now: datetime) -> Cause:
 
 
 def met_unknown(message: Message) -> Message:
-    """Return a message whose task a worker does not have, with that counted."""
+    """Return a message with one more worker counted that does not have its task."""
     return replace(message, headers={**message.headers, UNKNOWN: times_unknown(message) + 1})
 
 
 def times_unknown(message: Message) -> int:
-    """Return how often workers that do not have its task have met a message."""
+    """Return how often workers that do not have its task have received a message."""
     times = message.headers.get(UNKNOWN)
     return times if isinstance(times, int) and times > 0 else 0
 

@@ -73,9 +73,9 @@ class TaskTerms(KeyTerms, total=False):
         findable: store a fingerprint of the arguments, for `find`.
         limit: how many jobs run at once, or start in a period.
         fair_by: the argument by whose values the jobs are claimed fairly.
-        expires: the seconds (or a `timedelta`) for which each job is wanted, from when it is
-            enqueued; one that has not started by then ends as cancelled.
-        keep_result: store the result: True as long as the history, or for so many seconds.
+        expires: the seconds (or a `timedelta`) after which each job expires, from when it is
+            enqueued; a job that has not started by then ends as cancelled.
+        keep_result: store the result: True as long as the history, or for this many seconds.
     """
 
     name: str | None
@@ -102,9 +102,9 @@ class CallTerms(KeyTerms, total=False):
         queue: replaces the task's queue.
         priority: smaller priorities run first; -32768 to 32767.
         run_at: the job is due at this aware datetime.
-        delay: the job is due so many seconds (or a `timedelta`) from now; instead of `run_at`.
-        expires: the job is not wanted any more after this aware datetime, or so many seconds (or a
-            `timedelta`) from now: no attempt starts after that, and it ends as cancelled.
+        delay: the job is due this many seconds (or a `timedelta`) from now; instead of `run_at`.
+        expires: the job expires at this aware datetime, or this many seconds (or a `timedelta`)
+            from now: no attempt starts after that, and it ends as cancelled.
         max_attempts: the number of executions in all; replaces the retry policy's.
         timeout: maximum seconds (or a `timedelta`) of an attempt.
         key: a unique key of 1 to 200 characters, which one job holds until it has finished.
@@ -113,7 +113,7 @@ class CallTerms(KeyTerms, total=False):
         tags: added to the task's tags.
         metadata: any JSON object; the handler finds it in `job.metadata`.
         traceparent: the W3C trace context of the caller.
-        tenant, group: whose job it is, and of which group: 1 to 200 characters each.
+        tenant, group: the job's tenant, and the group of the tenant: 1 to 200 characters each.
     """
 
     queue: Annotated[str | None, "Instead of the task's."]
@@ -243,7 +243,7 @@ def refuse_unknown(what: str, given: Mapping[str, Any], terms: type) -> None:
 
 
 def _until(options: TaskOptions, terms: CallTerms) -> tuple[Mapping[str, Any], float | None]:
-    """Return the metadata, with the moment until which a job is wanted; or else how long it is."""
+    """Return the metadata, with the moment at which a job expires; or else its lifetime."""
     given, metadata = terms.get("expires"), terms.get("metadata")
     said = {} if metadata is None else copy(metadata)
     if isinstance(given, datetime):
@@ -311,7 +311,7 @@ def several_tags(tags: Iterable[str]) -> tuple[str, ...]:
 
 
 def _timeout(terms: TaskTerms) -> float | None:
-    """Return seconds; inf where a task says that it has no limit, None where it says nothing."""
+    """Return seconds; inf if a task has explicitly no limit, None if it sets none."""
     given = length_of_time("timeout", terms.get("timeout"))
     return inf if given is None and "timeout" in terms else given
 
@@ -361,8 +361,8 @@ class ChangeTerms(TypedDict, total=False):
         priority: smaller priorities run first; -32768 to 32767.
         queue: the queue in which the jobs wait from now on.
         run_at: the jobs are due at this aware datetime.
-        delay: the jobs are due so many seconds (or a `timedelta`) from now; instead of `run_at`.
-        max_attempts: the number of executions in all, those included that have been.
+        delay: the jobs are due this many seconds (or a `timedelta`) from now; instead of `run_at`.
+        max_attempts: the number of executions in all, including earlier ones.
     """
 
     priority: Annotated[int | None, "Their new priority; smaller runs first."]

@@ -1,4 +1,4 @@
-"""Explains options of other libraries: an error names the option that does the same here."""
+"""Explains options of other libraries: an error names the equivalent option here."""
 
 from typing import TYPE_CHECKING, NoReturn
 
@@ -18,14 +18,14 @@ _OURS = {
 
 
 class OtherWords:
-    """A class whose missing attributes are looked for among the words of other libraries."""
+    """A class whose missing attributes are looked up among the names of other libraries."""
 
     name: str
 
     if not TYPE_CHECKING:  # to a type checker a missing attribute is one
 
         def __getattr__(self, name: str) -> NoReturn:
-            """Raise AttributeError, with our word for it where another library's is known."""
+            """Raise AttributeError, with the name here if another library's name is known."""
             text = f"{type(self).__name__!r} object has no attribute {name!r}"
             if name in _OURS and "name" in self.__dict__:
                 text = f"task {self.name!r} has no .{name}: say {_OURS[name]} instead"

@@ -1,4 +1,4 @@
-"""Probes: functions that ask for the state of work that a handler has started elsewhere."""
+"""Probes: functions that return the state of work that a handler has started elsewhere."""
 
 import inspect
 from collections.abc import Callable
@@ -10,26 +10,26 @@ from typing import Any, TypeVar, overload
 from mutirao.errors import InvalidTask
 from mutirao.tasks.options import TaskOptions
 
-ASK_EVERY = 5.0  # seconds between two questions
+ASK_EVERY = 5.0  # seconds between two calls
 
 Asks = TypeVar("Asks", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """The function that asks, and the seconds between two calls."""
+    """The probe function, and the seconds between two calls."""
 
     function: Callable[..., Any]
     every: float
 
     @property
     def is_coroutine(self) -> bool:
-        """True if it is asked in the event loop, and not in a thread."""
+        """True if it is called in the event loop, and not in a thread."""
         return inspect.iscoroutinefunction(self.function)
 
 
 class Probed:
-    """A task as far as it has a probe."""
+    """The part of a task that has a probe."""
 
     name: str
     options: TaskOptions
@@ -44,13 +44,13 @@ class Probed:
     ) -> Asks | Callable[[Asks], Asks]:
         """Register a function that returns the state of work that the handler has started.
 
-        The attempt goes on when the handler has returned. The probe is called with the `Job` and
-        what the handler returned, at once and then every so many seconds (or a `timedelta`), and
-        returns a `Work`, or its text: "running", "done" or "failed". A timeout or a shutdown ends
-        the attempt, and does not end the work.
+        The attempt continues when the handler has returned. The probe is called with the `Job` and
+        the handler's result, at once and then every `every` seconds (or a `timedelta`), and returns
+        a `Work`, or its text: "running", "done" or "failed". A timeout or a shutdown ends the
+        attempt, and does not end the work.
 
         Raises:
-            InvalidTask: the task has a probe or `process=True`, or this cannot be one.
+            InvalidTask: the task has a probe or `process=True`, or the function cannot be a probe.
         """
         if function is None:
             return lambda given: self._ask(given, every)

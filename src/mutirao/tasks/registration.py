@@ -31,12 +31,12 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
 
         Parameters:
             name: words of letters, digits, `_` and `-`, with dots between them.
-            kind: the type of what is published: a dataclass, a Struct, a model, or any object of
-                JSON unless given.
+            kind: the type of the events: a dataclass, a Struct, a model, or any object of JSON
+                unless given.
             options: of the task whose jobs are the publications: queue, priority, retry, …
 
         Raises:
-            InvalidTopic: it cannot be called so.
+            InvalidTopic: the name is invalid.
             InvalidTask: there is one of that name, or JSON has no form for the type.
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
@@ -59,23 +59,22 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
     ) -> Subscribing:
         """Subscribe a function to a topic: it runs once for each publication, as a job of its own.
 
-        It may take what was published as its argument, and `event: Event`. When a worker with this
-        code starts, it writes the subscription to the database, where it stays until it
-        is removed.
+        It may take the published event as its argument, and `event: Event`. When a worker with this
+        code starts, it writes the subscription to the database, where it stays until it is removed.
 
         Parameters:
             id: the name of the subscription and of its task.
             topic: a topic, its name, or a pattern: `order.*` is each topic that begins with
                 `order.`, `*` is any. Without one it has no subscription of its own, but those that
-                `app.subscriptions.put` makes. What it takes and asks is checked against a topic
+                `app.subscriptions.put` makes. Its arguments and fields are checked against a topic
                 that is registered by then.
             options: the fields of `SubscriberTerms`: tenant, group, filter, and those of the task:
                 queue, priority, retry, timeout, limit, …
 
         Raises:
             InvalidTopic: it is no topic and no pattern.
-            InvalidSubscription: the filter cannot be.
-            InvalidTask: the id is taken, or the function takes what no delivery brings.
+            InvalidSubscription: the filter is invalid.
+            InvalidTask: the id is taken, or the function takes an argument that no delivery has.
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
@@ -92,7 +91,7 @@ class TopicRegistry(TaskRegistry, TopicApp, Protocol):
         return Subscribing(self, id, known if isinstance(known, Topic) else topic, options)
 
     def topic_named(self, name: str) -> Topic[Any]:
-        """Return a registered topic; raise UnknownTopic, with those of like names, otherwise."""
+        """Return a registered topic; otherwise raise UnknownTopic with similar names."""
         from mutirao.tasks.topics.topics import Topic
 
         known = {each.topic: each for each in self.tasks.values() if isinstance(each, Topic)}

@@ -74,8 +74,8 @@ class TaskRegistry(TaskApp, Protocol):
 
         Raises:
             InvalidTask: the name is taken, or the function cannot be a task. An annotation that may
-                name what is defined further down, and a parameter that a factory may provide, are
-                checked by a worker, or by the first enqueue of this task.
+                name a type that is defined further down, and a parameter that a factory may
+                provide, are checked by a worker, or by the first enqueue of this task.
             InvalidJob, InvalidLimit: an option is out of range.
             TypeError: an option is unknown.
         """
@@ -97,7 +97,7 @@ class TaskRegistry(TaskApp, Protocol):
         """Register a task.
 
         Raises:
-            InvalidTask: its name is taken, or its jobs could not run, whatever is provided later.
+            InvalidTask: its name is taken, or its jobs could never run.
             InvalidJob, InvalidLimit: an option is out of range, or a limit's name is taken.
         """
         if task.name in self._tasks:
@@ -113,13 +113,13 @@ class TaskRegistry(TaskApp, Protocol):
         """Check the parts of signatures that could not be checked at their registration.
 
         Raises:
-            InvalidTask: some cannot work as they are; all of them are named.
+            InvalidTask: some tasks cannot work; all of them are named.
         """
         check_each([*self.undecided.values()], Task.check_signature)
         self.undecided.clear()
 
     def marked(self) -> Callable[[], None]:
-        """Return a function that takes back what is registered from now on."""
+        """Return a function that withdraws all registrations from now on."""
         names, undecided = set(self._tasks), dict(self.undecided)
 
         def restore() -> None:

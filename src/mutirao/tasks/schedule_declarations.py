@@ -32,7 +32,7 @@ class Declarations:
         return iter(self._by_name.values())
 
     def marked(self) -> Callable[[], None]:
-        """Return a function that takes back what is declared from now on."""
+        """Return a function that withdraws all declarations from now on."""
         kept = dict(self._by_name)
 
         def restore() -> None:
@@ -109,19 +109,19 @@ class Declaring:
 
 
 def schedule_of(name: str, job: NewJob, cron: str | None, terms: Terms) -> Schedule:
-    """Return a schedule of what was given; raise InvalidSchedule if that is none."""
+    """Return a schedule of these values; raise InvalidSchedule if they are invalid."""
     check_is_job(name, job)
     return Schedule(name=name, job=job, cron=cron, **in_lengths(terms))
 
 
 def check_is_job(name: str, job: object) -> None:
-    """Raise InvalidSchedule if what a schedule enqueues is no job."""
+    """Raise InvalidSchedule if a schedule does not enqueue a job."""
     if not isinstance(job, NewJob):
         raise InvalidSchedule(f"the job of schedule {name!r} is {job!r}; give task.job(…)")
 
 
 def in_lengths(terms: Terms) -> dict[str, Any]:
-    """Return the terms with lengths of time as `timedelta`; raise InvalidSchedule for others."""
+    """Return the terms with durations as `timedelta`; raise InvalidSchedule for others."""
     given: dict[str, Any] = dict(terms)
     if given.get("every") is not None:
         given["every"] = _length("every", given["every"])

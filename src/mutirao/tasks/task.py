@@ -39,10 +39,10 @@ DeadHandler = TypeVar("DeadHandler", bound=Callable[..., Any])
 
 
 class TaskApp(Protocol):
-    """The application, as tasks see it: it receives their jobs, and has defaults for them."""
+    """The application, as tasks see it: it receives their jobs, and has their defaults."""
 
     defaults: Defaults
-    undecided: "dict[str, Task[..., Any]]"  # of whose signatures something is left to be checked
+    undecided: "dict[str, Task[..., Any]]"  # whose signatures are not completely checked
 
     _surroundings: Hooks
 
@@ -116,7 +116,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
     def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> R:
         """Call the function itself, without a job. If it takes a `Job`, use `.function` instead.
 
-        Nothing is provided: give it what factories would.
+        Nothing is provided: give the arguments that factories would provide.
         """
         if self.signature.wants_job:
             raise TypeError(
@@ -199,7 +199,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         return handler
 
     def join(self, surroundings: Hooks) -> None:
-        """Run this in other surroundings from now on: those of an application that includes it."""
+        """Use other hooks and factories from now on: those of the application that includes it."""
         self.surroundings = surroundings
         self.signature.join(surroundings.factories)
         self.__dict__.pop("inside", None)
@@ -233,17 +233,17 @@ class Task(Probed, OtherWords, Generic[P, R]):
 
     @cached_property
     def inside(self) -> Inside:
-        """The way to call the handler inside of its surroundings.
+        """The call of the handler inside its hooks and factories.
 
         Raises:
-            InvalidTask: what the handler is to be given cannot be provided.
+            InvalidTask: a parameter of the handler cannot be provided.
         """
         wanted, factories = self.signature.provided, self.surroundings.factories
         plan = factories.plan(wanted, self.name, loop=self.is_coroutine)
         return Inside(self.surroundings, wanted, plan)
 
     def within(self, surroundings: Hooks) -> "Task[P, R]":
-        """Return this task in other surroundings; for another process, which may not know all."""
+        """Return this task with other hooks; for another process, which may not know all."""
         task = copy(self)
         task.__dict__.pop("inside", None)
         task.surroundings = surroundings
@@ -257,7 +257,7 @@ class Task(Probed, OtherWords, Generic[P, R]):
         are defined further down.
 
         Raises:
-            InvalidTask: its jobs could not run, whatever comes.
+            InvalidTask: its jobs could never run.
         """
         return self.signature.decide(with_result=self.keeps_results)
 
@@ -297,7 +297,7 @@ def check_each(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> No
     """Check each of these tasks.
 
     Raises:
-        InvalidTask: some cannot work as they are; all of them are named.
+        InvalidTask: some tasks cannot work; all of them are named.
     """
     refused = refusals(tasks, check)
     if len(refused) > 1:
@@ -308,7 +308,7 @@ def check_each(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> No
 
 
 def refusals(tasks: Iterable[Task[..., Any]], check: Check = Task.check) -> list[InvalidTask]:
-    """Return why some of these tasks cannot work as they are."""
+    """Return why some of these tasks cannot work."""
     refused = []
     for task in tasks:
         try:
@@ -349,7 +349,7 @@ def _check_function(function: object, name: str) -> None:
 
 
 def _referred(value: object, deepest: int = 50) -> Any:
-    """Return the results that an argument stands for, as a tree; `...` if it is a plain value."""
+    """Return the results that an argument refers to, as a tree; `...` if it is a plain value."""
     if isinstance(value, Reference):
         return value.of
     trees = []
@@ -398,7 +398,7 @@ class Call(Generic[P, R]):
 
         Raises:
             InvalidArguments: the arguments do not fit the handler.
-            InvalidTask: something was left of the task's signature, and cannot work as it is.
+            InvalidTask: an open part of the task's signature turned out invalid.
         """
         if self.app.undecided:
             self._decide()
@@ -418,7 +418,7 @@ class Call(Generic[P, R]):
         return template.with_args(payload)
 
     def _decide(self) -> None:
-        """Check what was left of the signature of this task, and not of others."""
+        """Check the open parts of this task's signature, and not of others."""
         task = self.app.undecided.get(self.template.task)
         if task is not None:
             task.check_signature()

@@ -1,7 +1,7 @@
 """Checks of a job's options, made at the caller before anything is written.
 
-Databases disagree about what they refuse (PostgreSQL cannot store a NUL byte, SQLite can), so the
-limits are ours and the same everywhere.
+Databases refuse different values (PostgreSQL cannot store a NUL byte, SQLite can), so Mutirão has
+limits of its own, which are the same everywhere.
 """
 
 import re
@@ -108,7 +108,7 @@ def check_unique(unique: Unique) -> None:
 
 
 def check_version(unique: Unique) -> None:
-    """Raise InvalidJob if a version is no number of 64 bits, or does not go with the rest."""
+    """Raise InvalidJob if a version is no number of 64 bits, or does not fit the other options."""
     version = unique.version
     if version is None:
         return

@@ -1,4 +1,4 @@
-"""What tells others what happens here: metrics, dashboards and alerts, traces, errors.
+"""Telemetry: metrics, dashboards and alerts, traces, errors, logs.
 
-Each part needs its own package, an extra, and nothing here is imported by who does not use it.
+Each part needs its own package, an extra, and is imported only where it is used.
 """

@@ -1,4 +1,4 @@
-"""Calls of a library that watches: whatever they raise ends nothing and is logged, now and then."""
+"""Guards calls of a monitoring library: their errors end nothing and are logged, now and then."""
 
 from collections.abc import Callable
 from time import monotonic
@@ -16,7 +16,7 @@ class GuardedCalls:
     """The calls of one library.
 
     Parameters:
-        of: what it is called in the log.
+        of: the name of the library in the log.
         clock: the monotonic time, in seconds.
     """
 
@@ -25,7 +25,7 @@ class GuardedCalls:
         self._failures, self._next = 0, float("-inf")
 
     def __call__(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T | None:
-        """Call a function, and return what it returns; None if it raises."""
+        """Call a function, and return its result; None if it raises."""
         try:
             return function(*args, **kwargs)
         except Exception as error:  # noqa: BLE001 (jobs must not suffer from what watches them)

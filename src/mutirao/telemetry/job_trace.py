@@ -1,8 +1,8 @@
-"""What carries a trace from an enqueue to the attempts: kept with the job, whatever carries that.
+"""Carries a trace from an enqueue to the attempts, in the job itself, however it is transported.
 
 `traceparent` has a place of its own. It is copied to deliveries and redrives, and other programs
-write it, too. All else, such as `tracestate`, `baggage` or Sentry's `sentry-trace`, stands in the
-metadata, under one name, and only if there is any.
+write it, too. All other headers, such as `tracestate`, `baggage` or Sentry's `sentry-trace`, are in
+the metadata, under one name, and only if there are any.
 """
 
 from collections.abc import Mapping
@@ -19,8 +19,8 @@ BAGGAGE = "baggage"
 def with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
     """Return a job with these headers, in addition to those that it has.
 
-    A `trace` in its metadata that is something else is left as it is. Of `baggage` each entry that
-    is not there yet is added.
+    If the metadata has another value under `trace`, that is left as it is. Of `baggage` each
+    missing entry is added.
     """
     rest = {name.lower(): value for name, value in headers.items()}
     traceparent = rest.pop(TRACEPARENT, None) or job.traceparent
@@ -34,7 +34,7 @@ def with_headers(job: NewJob, headers: Mapping[str, str]) -> NewJob:
 
 
 def headers_of(job: Job | NewJob) -> dict[str, str]:
-    """Return the headers that a job has kept; others than we may have written its metadata."""
+    """Return the headers that a job has kept; other programs may have written its metadata."""
     headers: dict[str, str] = {}
     if isinstance(job, NewJob) or _may_carry(job):
         kept: Any = job.metadata.get(TRACE_KEY)

@@ -63,7 +63,7 @@ class OpenTelemetry:
         tracer_provider, meter_provider: the program's; the global ones unless given.
         attempts: "link" has each attempt begin a trace of its own, linked to the enqueue; "parent"
             has it be a child of the enqueue, in the same trace.
-        names: what stands in the names of spans, beside the operation: the "queue", as the
+        names: what the names of spans have after the operation: the "queue", as the
             conventions have it, or the "task".
         stacks: whose exceptions are recorded with a stack: "last", those of which a job dies;
             "all"; "none". The type of the error is recorded of each.

@@ -1,7 +1,6 @@
 """Sentry: an issue for what jobs die of, transactions of attempts, and check-ins of schedules.
 
-    sentry_sdk.init(…)
-    Sentry().install(app)
+    sentry_sdk.init(…) Sentry().install(app)
 
 An attempt has an isolation scope of its own, as a request has in Sentry's integrations of web
 frameworks. A failure that is tried again is no issue: only the death of a job is.
@@ -295,7 +294,7 @@ def _headers(job: Job) -> dict[str, str]:
 
 
 def _handed(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return what goes on from an attempt; W3C's only if nothing else has made a trace of it."""
+    """Return the headers of the trace that continues; W3C's only if there is no other trace."""
     told = {name: value for name, value in headers.items() if name in (SENTRY_TRACE, BAGGAGE)}
     if SENTRY_TRACE in told and TRACEPARENT not in trace_headers():
         told[TRACEPARENT] = _w3c(told[SENTRY_TRACE])

@@ -55,7 +55,7 @@ class CheckIns:
         self._next_look = 0.0
 
     def begun(self, job: Job) -> Callable[[OutcomeKind], None] | None:
-        """Check in for an attempt that begins; return what is called with its outcome.
+        """Check in for an attempt that begins; return a function to call with its outcome.
 
         None: no schedule has made the job, or one that Sentry cannot watch: each few seconds.
         """
@@ -74,7 +74,7 @@ class CheckIns:
         return _Ending(told, job.attempt, lambda: self._config(name))
 
     def _config(self, name: str) -> dict[str, Any] | None:
-        """Return the configuration of a monitor, of what is known; None: it is not watched."""
+        """Return the configuration of a monitor, as far as is known; None: it is not watched."""
         found: Schedule | ScheduleRecord | None
         found = next((each for each, *_ in self._declared if each.name == name), None)
         if found is None and (found := self._put.get(name)) is None:
@@ -99,7 +99,7 @@ class _Ending:
     """Checks in when an attempt has ended the job.
 
     Parameters:
-        told: which check-in it is.
+        told: the id of the check-in.
         attempt: the number of the attempt.
         config: returns the configuration of the monitor, as it is known by then.
     """
@@ -123,7 +123,7 @@ class _Ending:
 
 
 def config_of(schedule: Schedule | ScheduleRecord) -> dict[str, Any] | None:
-    """Return a schedule as the configuration of a monitor; None if Sentry has no such schedules."""
+    """Return the configuration of a schedule's monitor; None if Sentry has no such schedules."""
     if schedule.cron is not None:
         if len(schedule.cron.split()) > 5:  # seconds first
             return None
@@ -140,7 +140,7 @@ def config_of(schedule: Schedule | ScheduleRecord) -> dict[str, Any] | None:
 
 
 def slug_of(name: str) -> str:
-    """Return the name of a schedule as that of a monitor, which has fewer characters."""
+    """Return the monitor's name for a schedule, which allows fewer characters."""
     slug = _OTHER.sub("-", name.lower()).strip("-") or "schedule"
     if len(slug) <= LONGEST_SLUG:
         return slug

@@ -1,8 +1,8 @@
-"""The event of an attempt that failed: of its exception, or of what is known of it as text.
+"""The event of an attempt that failed: of its exception, or of its text.
 
-A child process raises where nobody else has its exception. What the engine keeps of that is its
-type, its message and its traceback as text, of which the frames are read. A message may hold
-whatever others have sent, and look like a traceback: no file that it names is opened.
+An exception of a child process is not available here. The engine keeps its type, its message and
+its traceback as text, from which the frames are read. A message may contain anything, and look like
+a traceback: no file that it names is opened.
 """
 
 import re
@@ -34,7 +34,7 @@ def event_of(
     It is grouped with others of the same exception and the same task.
 
     Parameters:
-        error: what was raised, if it is at hand.
+        error: the exception, if it is available.
     """
     if error is not None:
         options = sentry_sdk.get_client().options

@@ -17,7 +17,7 @@ from mutirao.model.jobs.job import Job, NewJob
 SENTRY_TRACE = "sentry-trace"
 ORIGIN = "auto.queue.mutirao"
 TASK_OP, PROCESS_OP, PUBLISH_OP = "queue.task.mutirao", "queue.process", "queue.publish"
-SUBMITS = "queue.submit"  # how the spans begin that integrations of frameworks make of an enqueue
+SUBMITS = "queue.submit"  # prefix of the spans that integrations of frameworks make of an enqueue
 SYSTEM, QUEUE, COUNT = (
     "messaging.system",
     "messaging.destination.name",
@@ -29,8 +29,8 @@ class SentrySpan:
     """A span of either way, which does not become the current one.
 
     Parameters:
-        span: None: there is nothing to tell of.
-        ends: whether it is ours to end.
+        span: None: there is nothing to report.
+        ends: whether this code ends it.
     """
 
     def __init__(self, span: Any, ends: bool = True) -> None:
@@ -107,11 +107,11 @@ class Spans:
         return call
 
     def enter(self, call: SpanOfMany | None) -> Token[SpanOfMany | None]:
-        """Have all jobs that are enqueued from here on be of that call; see `leave`."""
+        """Count all jobs that are enqueued from here on for that call; see `leave`."""
         return _many.set(call)
 
     def leave(self, token: Token[SpanOfMany | None]) -> None:
-        """Have them be so no more."""
+        """Stop counting them for the call."""
         _many.reset(token)
 
     def headers(self, span: SentrySpan | None) -> dict[str, str]:
@@ -128,7 +128,7 @@ class Spans:
 
     @contextmanager
     def processing(self, job: Job, headers: Mapping[str, str]) -> Iterator[Attempted]:
-        """Have the spans of an attempt around the block, in the trace that the headers carry."""
+        """Wrap the block in the spans of an attempt, in the trace that the headers carry."""
         attempted, told = Attempted(), _about(job)
         if _streams():
             yield from _streamed(job, headers, told, attempted)

@@ -38,7 +38,7 @@ class BorrowingStore(SqlStore):
         self.program = program
 
     def _writes_through(self) -> ProgramConnections | None:
-        """Return None: what is enqueued meanwhile goes through the connection, too."""
+        """Return None: jobs that are enqueued meanwhile go through the connection, too."""
         return None
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> "BorrowingStore":

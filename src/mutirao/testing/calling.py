@@ -1,7 +1,7 @@
 """Calls plain functions in the caller's own thread, while no event loop runs there.
 
 Frameworks refuse synchronous database calls beside a running event loop, as Django does. So the
-loop that drives a drain stops for each call, and goes on when that has returned.
+loop that drives a drain stops for each call, and continues when that has returned.
 """
 
 import asyncio
@@ -40,15 +40,15 @@ class CallersThread(Threads):
         return call
 
     def ask(self, work: Callable[[asyncio.AbstractEventLoop], None]) -> None:
-        """Have something done in the thread that called `drive`, while the loop stands still."""
+        """Call a function in the thread that called `drive`, while the loop is stopped."""
         self._asked.append(work)
         asyncio.get_running_loop().stop()
 
     def give_up(self, call: ThreadCall) -> None:
-        """Do nothing: nobody can give up what runs in the caller's own thread."""
+        """Do nothing: a call in the caller's own thread cannot be abandoned."""
 
     def drive(self, work: Coroutine[Any, Any, R]) -> R:
-        """Run a coroutine in an event loop of its own, and what it asks to be called outside it."""
+        """Run a coroutine in an event loop of its own, and its requested calls outside of it."""
         factory = asyncio.new_event_loop
         with _for_asgiref(self), asyncio.Runner(loop_factory=factory) as runner:
             loop = runner.get_loop()
@@ -71,7 +71,7 @@ class _CallersExecutor(Executor):
         self._thread = thread
 
     def submit(self, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> "Future[R]":
-        """Have a function called; return what will be its result."""
+        """Request a call; return its future result."""
         future: Future[R] = Future()
 
         def work(loop: asyncio.AbstractEventLoop) -> None:
@@ -86,7 +86,7 @@ class _CallersExecutor(Executor):
 
 @contextmanager
 def _for_asgiref(thread: CallersThread) -> Iterator[None]:
-    """Have coroutines use Django's ORM in the caller's thread: there is the connection of a test.
+    """Let coroutines use Django's ORM in the caller's thread, which has the connection of a test.
 
     asgiref looks there for a thread that waits for its loop, as `async_to_sync` does.
     """

@@ -20,9 +20,9 @@ from mutirao.testing.transactions import SessionFactory
 
 
 class Captured(Sequence[JobRecord]):
-    """The jobs enqueued since, oldest first, each as it stands now.
+    """The jobs enqueued since, oldest first, each in its current state.
 
-    In a Django project a task of `django.tasks` is asked for like a native one.
+    In a Django project a task of `django.tasks` can be used like a native one.
     """
 
     def __init__(self, store: MemoryStore, app: Mutirao) -> None:

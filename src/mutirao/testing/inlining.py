@@ -37,13 +37,13 @@ _NOT_YET = ("cancel", "lost", "cut_off")  # what happens to claims only
 
 
 def _field(name: str) -> ColumnElement[Any]:
-    """Return what a field of a claim is read from, once the job is taken."""
+    """Return the source of a claim's field, once the job is taken."""
     taken = {"run": next_run(), "attempt": live.c.attempt + 1, "run_at": live.c.run_at}
     column = taken[name] if name in taken else job.c[name]
     return (type_coerce(column, Text) if name in json_columns(job) else column).label(name)
 
 
-# Whatever its lane's turn and its limits are.
+# Independent of its lane's turn and its limits.
 _WAITING = (
     select(*(_field(name) for name in Claim._fields if name not in _NOT_YET))
     .join(live, live.c.id == job.c.id)
@@ -61,7 +61,7 @@ class InlineStore(MemoryStore):
 
     Parameters:
         tasks: the application's tasks. Jobs of others are left waiting.
-        middleware: what goes around each attempt.
+        middleware: it wraps each attempt.
         session_factory: what `job.transaction()` gives, as for MemoryStore.
         home: what handlers know of the database.
     """

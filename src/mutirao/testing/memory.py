@@ -1,6 +1,6 @@
 """The SQL store over an SQLite database in the memory of this process.
 
-`capture` and `inline` put one in the place of an application's store. It is deleted when nobody
+`capture` and `inline` put one in the place of an application's store. It is deleted when nothing
 refers to their results any more.
 """
 

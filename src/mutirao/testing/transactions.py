@@ -20,13 +20,13 @@ class Completing(Protocol):
     """The part of a store for a transaction of one of its jobs."""
 
     def adopt(self, session: object) -> AbstractContextManager[None]:
-        """Note what is enqueued through `session` inside this block."""
+        """Record jobs that are enqueued through `session` inside this block."""
 
     def require(self) -> None:
         """Raise StaleRun if the job was taken from this attempt."""
 
     def whole(self) -> AbstractContextManager[None]:
-        """Complete the job after this block, or take back what was enqueued if it fails."""
+        """Complete the job after this block, or take back the enqueued ones if it fails."""
 
 
 class MemoryTransaction:

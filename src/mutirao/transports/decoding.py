@@ -54,7 +54,7 @@ def celery(message: ForeignMessage) -> Decoded:
     """Read a task of Celery: protocol 2, JSON. Its name is the task's, its id the job's.
 
     `eta` and `expires` count, and the shorter of its time limits. Retries are counted by us
-    from the first attempt; results go nowhere, whatever `reply_to` says.
+    from the first attempt; results are dropped, whatever `reply_to` is.
 
     Raises:
         ValueError: it is of another protocol or serializer, compressed, or has what only Celery can

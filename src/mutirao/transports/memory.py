@@ -95,7 +95,7 @@ class MemoryTransport(MemoryEvents):
             return [self._take(each) for each in messages]
 
     def publish_raw(self, queue: str, body: bytes) -> None:
-        """Publish what is no message, as others might."""
+        """Publish bytes that are no message, as other programs might."""
         with self._lock:
             self._queues[queue].ready.append(_Ready(body))
             self.hand_out(queue)
@@ -205,7 +205,7 @@ class MemoryTransport(MemoryEvents):
         return messages
 
     def leave(self, consumer: "_Consumer", *, broken: bool = False) -> None:
-        """Take back what a consumer has not settled."""
+        """Take back deliveries that a consumer has not settled."""
         with self._lock:
             queue = self._queue(consumer.queue)
             if consumer not in queue.consumers:
@@ -312,7 +312,7 @@ class _Consumer:
 
     @property
     def paused(self) -> TransportError | None:
-        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        """Return None: an error breaks it; see `Consumer.paused`."""
         return None
 
     async def receive(self, most: int) -> list[Delivery]:
@@ -338,7 +338,7 @@ class _Consumer:
         return not self._come.ended and len(self.held) < self._prefetch
 
     def hand(self, number: int, waiting: _Ready) -> None:
-        """Hand out a message, in whatever thread this is."""
+        """Deliver a message, from any thread."""
         what, returned = waiting
         if isinstance(what, bytes):
             if self._transport.source is not None:
@@ -352,7 +352,7 @@ class _Consumer:
         self._call_soon(lambda: self._come.append(delivery))
 
     def take_back(self, broken: bool) -> list[_Ready]:
-        """Return what it has not settled; it has nothing any more."""
+        """Return unsettled deliveries; it holds none any more."""
         held, self.held = list(self.held.values()), {}
         if broken:
             lost = [delivery for delivery, _ in held]

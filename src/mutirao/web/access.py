@@ -19,12 +19,12 @@ from mutirao.model.display import one_line
 from mutirao.model.filters.filter import Filter, SaidTerm, parse
 
 DECIDED = "mutirao.access"  # in the environ of WSGI, where no header of a request can stand
-NOBODY = "dashboard"  # who acts, where nobody says who it is
+NOBODY = "dashboard"  # the user, if none is known
 OF_CONTENTS = frozenset({"arg", "key", "message"})  # qualifiers by which contents are found
 
 
 class Permission(IntEnum):
-    """What a user may do; each may do what those before it may."""
+    """What a user may do; each level includes those before it."""
 
     NONE = 0
     READ = 1  # look
@@ -39,7 +39,7 @@ class Access:
 
     Parameters:
         role: see `Permission`.
-        user: who it is, for the record of what was done.
+        user: the name, for the audit.
         only: a filter of jobs, such as `queue:mail,bulk` or `tenant:5`: no other job is shown or
             acted on, and of pages there are only those of jobs.
         contents: whether arguments, results, metadata, keys and the texts of errors are shown, and
@@ -59,22 +59,22 @@ class Access:
 
     @classmethod
     def none(cls) -> Self:
-        """Return the access of nobody: every page says that it is refused."""
+        """Return the access of an unknown user: every page refuses it."""
         return cls(role=Permission.NONE)
 
     @classmethod
     def read(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of a user who looks."""
+        """Return the access of a user that only reads."""
         return cls(role=Permission.READ, user=user, only=only, contents=contents)
 
     @classmethod
     def act(cls, user: str = "", *, only: str = "", contents: bool = True) -> Self:
-        """Return the access of a user who acts on jobs."""
+        """Return the access of a user that acts on jobs."""
         return cls(role=Permission.ACT, user=user, only=only, contents=contents)
 
     @classmethod
     def admin(cls, user: str = "") -> Self:
-        """Return the access of a user who may do everything."""
+        """Return the access of a user that may do everything."""
         return cls(role=Permission.ADMIN, user=user)
 
     def may(self, role: Permission) -> bool:
@@ -83,7 +83,7 @@ class Access:
 
 
 def who(access: Access) -> str:
-    """Return who acts, for the audit."""
+    """Return the name of the acting user, for the audit."""
     return one_line(access.user)[:MAX_WHO] or NOBODY
 
 

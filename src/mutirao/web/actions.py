@@ -1,8 +1,8 @@
-"""The commands that forms give: who may give each, and what a page tells of it.
+"""The commands of forms: the role that each needs, and the message about its result.
 
 Each is checked itself, when it is about to act: a button that is not shown protects nothing. A
-command answers with the way back to the page, which tells what came of it: a page that is loaded
-again acts on nothing.
+command answers with a redirect to the page, which shows the result: to load that page again
+acts on nothing.
 """
 
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ LONGEST_BACK = 4_000  # characters of a path with its query, in which a filter i
 
 
 async def act(call: PageCall) -> Response:
-    """Give the command that the path names; tell on the page it came from what became of it."""
+    """Execute the command in the path; show the result on the page that it came from."""
     command = COMMANDS.get(call.request.path_params["name"])
     if command is None:
         raise HTTPException(404)

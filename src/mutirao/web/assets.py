@@ -20,7 +20,7 @@ class Asset:
 
     @property
     def digest(self) -> str:
-        """What its URL has."""
+        """The part of its URL that changes with its content."""
         return sha256(self.content).hexdigest()[:16]
 
 

@@ -1,6 +1,6 @@
-"""Commands on everything that a filter means go on behind the pages, a few at once.
+"""Runs commands on all jobs of a filter in the background, a few at once.
 
-The audit tells how far each is, from any process; what this one runs ends with it, as stopped.
+The audit has the progress of each, for any process; those of this process end with it, as stopped.
 """
 
 import asyncio
@@ -14,14 +14,14 @@ GRACE = 5.0  # seconds that a batch has for its end, once the program ends
 
 
 class Background:
-    """What runs behind the pages of a dashboard."""
+    """The background tasks of a dashboard."""
 
     def __init__(self) -> None:
         self._running: set[asyncio.Task[Any]] = set()
         self._is_closing = False
 
     def is_closing(self) -> bool:
-        """Return whether the program ends: whatever runs stops after its batch."""
+        """Return whether the program ends: all running commands stop after their batch."""
         return self._is_closing
 
     @property
@@ -35,7 +35,7 @@ class Background:
         return not self._running
 
     def start(self, work: Coroutine[Any, Any, Any]) -> None:
-        """Run something, of which the audit tells; an error is in the log, too."""
+        """Run a command in the background; the audit has its progress; errors are logged, too."""
         task = asyncio.ensure_future(work)
         self._running.add(task)
         task.add_done_callback(self._end)

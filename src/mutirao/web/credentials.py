@@ -1,4 +1,4 @@
-"""The door of a dashboard that stands alone: a user and a password, or a token, or loopback only.
+"""The login of a dashboard of its own: a user and a password, or a token, or loopback only.
 
 What is given is compared in constant time. A failure is answered late, the later the more there
 were. While many wait for that, what has not fitted lately is not even compared: a client that does
@@ -36,10 +36,10 @@ class Unauthorized(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """What is asked for.
+    """The accepted credentials.
 
     `token`: as a bearer token, or as a password; the user given with it counts for nothing.
-    `tokens`: of programs, each with what it may do.
+    `tokens`: of programs, each with its scope.
     """
 
     user: str = ""
@@ -58,7 +58,7 @@ class Credentials:
         return bool(self.password or self.token or self.tokens)
 
     def access_of(self, header: str) -> Access | None:
-        """Return what the sender of an Authorization header may do; None if it does not fit."""
+        """Return the access of the sender of an Authorization header; None if it does not fit."""
         by_token = self.tokens.access_of(header)
         user = self.fits(header)
         return by_token if user is None else Access.admin(user)
@@ -66,8 +66,8 @@ class Credentials:
     def fits(self, header: str) -> str | None:
         """Return the user whose password an Authorization header has; None if it does not fit.
 
-        A client with the token is "token", whatever name is given with it: nobody has asked for
-        that. Each secret is compared, whichever the header has: the time tells nothing.
+        A client with the token is "token", whatever name is given with it: the name is not
+        checked. Each secret is compared, whichever the header has: the time tells nothing.
         """
         scheme, _, given = header[:4_000].partition(" ")
         if scheme.lower() == "bearer":
@@ -90,7 +90,7 @@ class Door:
 
     Parameters:
         clock: seconds that only grow.
-        sleep: waits so many seconds.
+        sleep: waits the given seconds.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class Door:
         self._known: dict[bytes, None] = {}
 
     async def __call__(self, request: Request) -> Access:
-        """Return the access of what was given; raise Unauthorized, late."""
+        """Return the access for given credentials; raise Unauthorized, late."""
         header = request.headers.get("authorization", "")
         address = request.client.host if request.client is not None else ""
         digest = hashlib.sha256(header.encode("utf-8", "surrogatepass")).digest()
@@ -137,9 +137,9 @@ class Door:
             await self._sleep(min(FIRST_WAIT * 2 ** (recent - 1), LONGEST_WAIT))
         finally:
             self._waiting[address] -= 1
-            self._waiting += Counter()  # without those of nobody
+            self._waiting += Counter()  # without entries of 0
 
 
 async def loopback(request: Request) -> Access:
-    """Let every client of the loopback address in: users of this machine."""
+    """Accept every client of the loopback address: users of this machine."""
     return Access.admin()

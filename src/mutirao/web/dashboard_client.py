@@ -43,7 +43,7 @@ class DashboardApp(TaskOwner, Protocol):
 
 
 class DashboardClient(StoreClient):
-    """What pages read and commands do."""
+    """The client for what pages read and commands do."""
 
     def __init__(self, app: DashboardApp) -> None:
         super().__init__(app, app.store.clone(CONNECTIONS, within=WITHIN), _register)

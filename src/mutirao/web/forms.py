@@ -1,4 +1,4 @@
-"""What comes from outside, read within bounds: the query of a URL, and the fields of a form."""
+"""Parses outside input within bounds: the query of a URL, and the fields of a form."""
 
 from collections.abc import Mapping
 from urllib.parse import parse_qs
@@ -12,7 +12,7 @@ _FORM = "application/x-www-form-urlencoded"
 
 
 class Misread(Exception):
-    """What was sent cannot be read. `status`: of the answer; `key`: of the text that says why."""
+    """Input that cannot be read. `status`: of the answer; `key`: of the text with the reason."""
 
     def __init__(self, key: str, status: int = 400) -> None:
         super().__init__(key)

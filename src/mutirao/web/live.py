@@ -1,7 +1,7 @@
-"""What many pages show alike is read once for all of them, and says how old it is.
+"""Reads values that many pages show once for all of them, and adds their age.
 
-Fifty open tabs ask the database no more than one: within its time a reading is shared, and while
-it is being read, other readers wait for it.
+Fifty open tabs cause no more queries than one: a reading is shared for some seconds, and while it
+is being read, other readers wait for it.
 """
 
 import asyncio
@@ -10,13 +10,13 @@ from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple, TypeVar
 
 T = TypeVar("T")
-REFRESH = 5  # seconds between two looks of an open page
+REFRESH = 5  # seconds between two reads of an open page
 MOST_KEPT = 200
-OFTEN = 20  # what takes long is read in one twentieth of the time
+OFTEN = 20  # a slow reading may take one twentieth of the time
 
 
 class KeptReading(NamedTuple):
-    """What was read, when by the clock of the readings, and how long that took."""
+    """A value, when it was read by the clock of the readings, and how long that took."""
 
     value: Any
     at: float
@@ -42,7 +42,7 @@ class Readings:
         if kept is not None and self._clock() - kept.at < fresh_for:
             found: T = kept.value
             return found
-        # Whoever leaves does not take the reading away from the others.
+        # A reader that leaves does not cancel the reading of the others.
         return await asyncio.shield(self._task(name, read))
 
     async def soon(
@@ -50,7 +50,7 @@ class Readings:
     ) -> T | None:
         """Return a reading that takes long: the last one, or None, while it is read again.
 
-        What takes long is read the less often: it is fresh for twenty times as long.
+        A slow reading is done less often: it is fresh for twenty times as long as it took.
 
         Parameters:
             within: seconds that are waited for it.
@@ -96,6 +96,6 @@ class Readings:
 
 
 def _look_at(task: asyncio.Task[Any]) -> None:
-    """Look at the error of a reading: everybody who waited for it may have left."""
+    """Retrieve the error of a reading: all that waited for it may have left."""
     if not task.cancelled():
         task.exception()

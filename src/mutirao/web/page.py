@@ -1,4 +1,4 @@
-"""A page: its path, its name, who may see it, and the function that shows it."""
+"""A page: its path, its name, the role that may see it, and the function that shows it."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ class SitePage:
         path: below where the dashboard is.
         name: by which links are made; `nav.name` is its text.
         show: makes it.
-        whole: whether it shows what belongs to all jobs, and so not to those who see only some.
+        whole: whether it shows what belongs to all jobs, and so not to users that see only some.
         listed: whether it is among the links that each page has.
     """
 

@@ -1,4 +1,4 @@
-"""One request, as pages and commands see it: who asks, in which language, what is answered."""
+"""One request, as pages and commands see it: its user, its language, its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
@@ -32,12 +32,12 @@ LANGUAGE, THEME, TIME, SAID = "mutirao_language", "mutirao_theme", "mutirao_time
 YEAR = 365 * 86_400
 CHOOSER = "mutirao.chooser"  # in the scope: where the page is on which a database is chosen
 T = TypeVar("T")
-LONGEST_SAID = 600  # characters of what a cookie says
+LONGEST_SAID = 600  # characters of the text in a cookie
 
 
 @dataclass(frozen=True, slots=True)
 class Notice:
-    """What a command has to tell on the next page: the key of a text, and a fact in it.
+    """The message of a command for the next page: the key of a text, and a fact in it.
 
     `to`: the page; empty: the one that the form came from.
     """
@@ -75,7 +75,7 @@ class PageCall:
 
     @property
     def client(self) -> "DashboardClient":
-        """What is read and done."""
+        """The client of the application's jobs."""
         return self.site.client
 
     @property
@@ -95,7 +95,7 @@ class PageCall:
 
     @property
     def _kept_for(self) -> str:
-        """The path of all pages for which a browser keeps what was chosen."""
+        """The path of all pages for which a browser keeps the chosen values."""
         return self.chooser.rstrip("/") or "/" if self.chooser else self.root or "/"
 
     def may(self, role: str) -> bool:
@@ -103,11 +103,11 @@ class PageCall:
         return self.access.may(Permission[role.upper()])
 
     def filter(self, text: str) -> Filter:
-        """Read a filter; raise InvalidFilter if it is none, or asks for what is not shown here."""
+        """Parse a filter; raise InvalidFilter if it is invalid, or asks for hidden data."""
         return asked(self.access, text, self.site.blanking)
 
     async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something to what is no job; the audit knows that the caller did it."""
+        """Act on another object than jobs, and record the caller in the audit."""
         return await self.client.actions.anote(who(self.access), about, work)
 
     def told(self, text: str | None) -> str:
@@ -138,7 +138,7 @@ class PageCall:
         return response
 
     def back(self, to: str, said: Notice | None = None) -> Response:
-        """Return the way back to a page of ours, where a message is shown; elsewhere to the first.
+        """Return a redirect to a page of the dashboard, with a message; otherwise to the first.
 
         Parameters:
             to: a path that begins where the dashboard does.
@@ -151,7 +151,7 @@ class PageCall:
         return response
 
     def remember(self, response: Response, name: str, value: str, seconds: int = YEAR) -> None:
-        """Have the browser keep something, for these pages only."""
+        """Make the browser keep a value, for these pages only."""
         response.set_cookie(
             name, value, max_age=seconds, path=self._kept_for, httponly=True, samesite="lax",
             secure=self.request.url.scheme == "https",
@@ -181,7 +181,7 @@ def _columns(request: Request) -> tuple[str, ...]:
 
 
 def _said(request: Request) -> Notice | None:
-    """Return what the last command told, if a cookie has it."""
+    """Return the message of the last command, if a cookie has it."""
     kept = request.cookies.get(SAID, "")
     key, _, rest = unquote(kept).partition("|")
     number, _, detail = rest.partition("|")

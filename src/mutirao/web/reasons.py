@@ -1,6 +1,6 @@
-"""Why a job is not running, in the words of a language.
+"""Translates the reasons why a job is not running.
 
-The kinds and what they name are the model's, which says them in English only.
+The kinds and their facts come from the model, which has the sentences in English only.
 """
 
 from datetime import datetime
@@ -24,7 +24,7 @@ def is_hidden(reason: Reason, access: Access) -> bool:
 
 
 def said(reason: Reason, language: Language, now: datetime, *, hidden: bool = False) -> str:
-    """Return a reason as a sentence; `hidden`: without what is of other jobs."""
+    """Return a reason as a sentence; `hidden`: without facts about other jobs."""
     facts = dict(reason.facts)
     key = f"why.{reason.kind}"
     if hidden:

@@ -1,4 +1,4 @@
-"""What stands before every page: by which name it is asked, and from which page a form comes.
+"""The checks before every page: the host name of the request, and the origin of a form.
 
 There are no sessions and no tokens of forms. A browser says itself where a request comes from:
 `Sec-Fetch-Site`, or, over plain HTTP to a name that is not localhost, only `Origin`.
@@ -36,7 +36,7 @@ Refuse = Callable[[Scope, Receive, Send, int, str], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GateRules:
-    """What is let through.
+    """Which requests are accepted.
 
     Parameters:
         hosts: the names by which it may be asked, in lower case, without a port; None: any.
@@ -73,7 +73,7 @@ class Gate:
     """An application behind these rules, whose answers have these headers.
 
     Parameters:
-        refuse: sends the page that says so: a status, and the key of the text.
+        refuse: sends the page of a refusal: a status, and the key of its text.
     """
 
     def __init__(self, app: ASGIApp, rules: GateRules, refuse: Refuse) -> None:
@@ -115,7 +115,7 @@ def checked_origins(given: Iterable[str]) -> frozenset[str]:
     """Return origins as browsers send them.
 
     Raises:
-        ValueError: one is none; the message says which.
+        ValueError: one is invalid; the message says which.
     """
     found = set()
     for each in given:

@@ -1,7 +1,7 @@
-"""The dashboard as an ASGI application: what is asked, who asks, and what comes of errors.
+"""The dashboard as an ASGI application: finds the page and the user, and handles errors.
 
-An error becomes a page, never a traceback; what nobody has foreseen is in the log of the program.
-Nothing is opened before the first request, as a mounted application is not told of the start.
+An error becomes a page, never a traceback; an unexpected one is in the log of the program. Nothing
+is opened before the first request, as a mounted application gets no event of the start.
 """
 
 from collections.abc import Awaitable, Callable, Collection, Sequence
@@ -59,9 +59,9 @@ class Settings:
     """How a dashboard is set up.
 
     Parameters:
-        access: says of each request what its sender may do.
-        rules: what is let through.
-        redact: names of arguments whose values are secrets, beside those that the rule knows.
+        access: decides for each request what its sender may do.
+        rules: which requests are accepted.
+        redact: names of arguments whose values are secrets, besides those that the rule knows.
         clock: the time.
     """
 
@@ -107,7 +107,7 @@ class Site:
 
     @property
     def client(self) -> DashboardClient:
-        """What is read and done; made with the first request."""
+        """The client of the application's jobs; made with the first request."""
         if self._client is None:
             self._client = DashboardClient(self._app)
         return self._client
@@ -164,7 +164,7 @@ class Site:
         return str(Filter().having(qualifier, value))
 
     def last_line(self, error: str) -> str:
-        """Return the last line of an error, which says what it was."""
+        """Return the last line of an error, which has its message."""
         return self.blanking.text(error).strip().rpartition("\n")[2]
 
     def why(self, reason: Reason, call: PageCall) -> str:
@@ -177,7 +177,7 @@ class Site:
         return () if reasons.is_hidden(reason, call.access) else reasons.jobs_in(reason)
 
     def render(self, template: str, **values: Any) -> str:
-        """Return a page of a template that stands beside the pages."""
+        """Return a page of a template that is stored beside the pages."""
         return self._templates.get_template(template).render(
             asset=self._asset, refresh=REFRESH, pages=self._pages, site=self, **values
         )

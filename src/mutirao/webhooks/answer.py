@@ -18,7 +18,7 @@ from mutirao.errors import UnsafeUrl
 
 KEPT = 16 * 1024  # bytes of an answer's body
 LONGEST_RETRY_AFTER = 24 * 3_600.0  # seconds
-# Whatever else an endpoint's headers are, they may be secrets.
+# All other headers of an endpoint may be secrets.
 _HARMLESS = {
     *("accept", "accept-encoding", "connection", "content-length", "content-type", "host"),
     *("user-agent", "webhook-id", "webhook-timestamp", "webhook-signature"),
@@ -32,13 +32,13 @@ class DeliveryFailure(StrEnum):
 
     UNSAFE = "unsafe"  # the guard refused the URL or an address
     NAME = "name"  # it has no address
-    CONNECT = "connect"  # nobody listens, or no way leads there
+    CONNECT = "connect"  # no server listens, or it cannot be reached
     CONNECT_TIMEOUT = "connect_timeout"
     TLS = "tls"  # the certificate is wrong or expired, or it is not TLS
     SILENT = "silent"  # the server sent nothing for `first_byte` seconds
     TIMEOUT = "timeout"  # not whole after `whole` seconds
     CLOSED = "closed"  # the connection ended before a byte of the answer, or broke within it
-    PROTOCOL = "protocol"  # what came is not HTTP, or shorter than declared
+    PROTOCOL = "protocol"  # the answer is not HTTP, or shorter than declared
 
 
 @dataclass(frozen=True)
@@ -49,13 +49,13 @@ class Answer:
         status: of the answer; None if there was none.
         milliseconds: from the start to the end of the attempt.
         failure: why there is no whole answer; None if there is.
-        detail: the error's own words.
-        body: the first bytes of the answer, as they came: 16 kB unless the request says more.
+        detail: the text of the error.
+        body: the first bytes of the answer, unchanged: 16 kB unless the request sets another limit.
         truncated: there was more; the connection was closed.
-        address: that was connected to, or tried last, with its port; None if none was.
-        url: that was called last, after redirects.
-        request_headers: what was sent; values that may be secret are `***`.
-        retry_after: seconds, of `Retry-After`; one day at most. None if it was not said.
+        address: the last address that was connected to, or tried, with its port; None if none was.
+        url: the last called URL, after redirects.
+        request_headers: the sent ones; values that may be secret are `***`.
+        retry_after: seconds, of `Retry-After`; one day at most. None if there was none.
         content_type: the declared type of the body; None if there is none, or several.
     """
 
@@ -83,10 +83,10 @@ def blanked(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def retry_after(values: Iterable[str], now: float) -> float | None:
-    """Return in how many seconds to come back, by `Retry-After`: seconds or a date.
+    """Return after how many seconds to try again, by `Retry-After`: seconds or a date.
 
-    A moment that has passed is 0, more than a day is a day, however long its number is; None is for
-    what cannot be read. Of several the longest holds.
+    A moment that has passed is 0, and more than a day is a day. None: it cannot be read. Of several
+    values the longest is used.
 
     Parameters:
         values: of all headers of that name.
@@ -108,14 +108,14 @@ def _until(value: str, now: float) -> float | None:
         at = parsedate_to_datetime(value)
         return (at if at.tzinfo else at.replace(tzinfo=UTC)).timestamp() - now
     except (ValueError, OverflowError):
-        return None  # a server's nonsense is no reason to wait
+        return None  # a server's invalid value is no reason to wait
 
 
 def failure_of(error: BaseException, heard: bool) -> DeliveryFailure:
-    """Return the class of what an attempt has raised.
+    """Return the class of an attempt's error.
 
     Parameters:
-        heard: whether the server has said anything.
+        heard: whether the server has sent anything.
     """
     causes = list(_causes(error))
     for kind, failure in _DECIDED:
@@ -131,7 +131,7 @@ def failure_of(error: BaseException, heard: bool) -> DeliveryFailure:
     )
 
 
-# Before the causes: where TLS waits in vain, among these is an SSLError that says so.
+# Before the causes: where TLS times out, one of these is an SSLError with that text.
 _DECIDED: list[tuple[type[Exception], DeliveryFailure]] = [
     (UnsafeUrl, DeliveryFailure.UNSAFE),
     (httpx2.InvalidURL, DeliveryFailure.UNSAFE),

@@ -1,9 +1,9 @@
 """Reads endpoints and writes attempts for many deliveries at once.
 
-Both batch the requests of deliveries that come while the database answers earlier ones: so no
-delivery holds a connection, and the number of statements does not grow with theirs. A delivered job
-is completed in the commit that writes its attempt: on PostgreSQL that made a fifth more deliveries
-a second than a commit for each.
+Both batch the requests of deliveries that come while the database answers earlier ones. So no
+delivery holds a connection, and the number of statements does not grow with the deliveries. A
+delivered job is completed in the commit that writes its attempt: on PostgreSQL that made a fifth
+more deliveries a second than a commit for each.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from mutirao.model.webhooks.endpoints import Endpoint, UnreadableEndpoint
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 from mutirao.ports import Store
 
-# Seconds; so long after a change attempts may begin as it was before. At 2,000 deliveries a second
+# Seconds for which attempts may still use the values before a change. At 2,000 deliveries a second
 # that is a statement for 200 of them; without it there would be one for each claim.
 KNOWN_FOR = 0.1
 MOST_KNOWN = 10_000  # endpoints that are remembered
@@ -30,7 +30,7 @@ Found = Endpoint | UnreadableEndpoint | None
 
 
 class Made(NamedTuple):
-    """An attempt that was made: what completes its job, and the future that says it is written."""
+    """A finished attempt: the completion of its job, and a future for when it is written."""
 
     attempt: WebhookAttempt
     done: Completion | None
@@ -51,7 +51,7 @@ class EndpointCache:
         self._reading: asyncio.Task[dict[str, Found]] | None = None
 
     async def get(self, id: str) -> Found:
-        """Return an endpoint as it was up to `KNOWN_FOR` seconds ago; None: there is none."""
+        """Return an endpoint in its state of up to `KNOWN_FOR` seconds ago; None: there is none."""
         until, found = self._known.get(id, (0.0, None))
         if until > self._clock():
             return found
@@ -73,10 +73,10 @@ class EndpointCache:
 
 
 class AttemptWriter:
-    """Writes attempts, one batch after the other; who hands one in waits until it is written.
+    """Writes attempts in batches, one after the other; a caller waits until its attempt is written.
 
-    A batch is written once it has half of the attempts that are going on, or after `LINGER`: so one
-    delivery alone does not wait, and of fifty, which end at any time, about half share a batch.
+    A batch is written once it has half of the running attempts, or after `LINGER`. So a single
+    delivery does not wait, and of fifty, which end at any time, about half share a batch.
     """
 
     def __init__(self, store: Store, terms: BreakerTerms) -> None:
@@ -90,9 +90,9 @@ class AttemptWriter:
 
     @contextmanager
     def expecting(self) -> Iterator[Callable[[], None]]:
-        """Count an attempt as one that is going on, until it is written.
+        """Count an attempt as running, until it is written.
 
-        Yields what is called when nothing is expected of it any more: no batch waits for it then.
+        Yields a function to call when the attempt will not be written: no batch waits for it then.
         """
         self._going_on += 1
         counted = 1

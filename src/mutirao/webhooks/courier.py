@@ -25,7 +25,7 @@ from mutirao.webhooks.transport import GuardedTransport, Trail, followed
 AGENT = "Mutirao-Webhooks"
 MOST_KNOWN = 1_000  # URLs that are remembered
 MOST_PARTS = 1_000  # of an answer's body that are read: each costs the same, if it is of one byte
-BESIDE = 64 * 1024  # bytes that are read beyond what is kept, such as what frames a body
+BESIDE = 64 * 1024  # bytes that are read beyond the kept ones, such as the framing of a body
 REDIRECTS = {301, 302, 307, 308}
 
 
@@ -35,8 +35,8 @@ class Courier:
     It keeps connections between calls, no cookies, and no connection to any database.
 
     Parameters:
-        guard: which URLs are called; as usual `https` to public addresses.
-        ssl_context: the trusted certificates; as usual those that the system trusts.
+        guard: decides which URLs are called; the default: `https` to public addresses.
+        ssl_context: the trusted certificates; the default: those that the system trusts.
         connections: open at most, to all servers in total.
         now: Unix seconds, for the signatures' time and dates in answers.
     """
@@ -71,13 +71,14 @@ class Courier:
         await self._transport.aclose()
 
     async def deliver_once(self, request: WebhookRequest) -> Answer:
-        """Make one attempt and return what came of it; whatever the server does, it returns.
+        """Make one attempt and return its result, whatever the server does.
 
-        It ends within `timeouts.whole` seconds, and reads about 64 kB beyond what it keeps at most.
+        It ends within `timeouts.whole` seconds, and reads at most about 64 kB beyond the kept
+        bytes.
 
         Raises:
             InvalidSecret: no secret of the request is left to sign with at this time.
-            SignerFailed: the request's signer raised, or returned what are no headers.
+            SignerFailed: the request's signer raised, or returned something else than headers.
         """
         started = time.perf_counter()
         headers = self._headers(request)
@@ -107,7 +108,7 @@ class Courier:
         return {**ours, "Accept-Encoding": "identity", **request.headers, **signed}
 
     async def _follow(self, request: WebhookRequest, call: _Call) -> None:
-        """Call, and call again where a redirect leads, as often as the request admits."""
+        """Call, and follow redirects as often as the request allows."""
         for left in range(request.redirects, -1, -1):
             with followed() as call.trail:
                 where = await self._exchange(request, call)
@@ -116,7 +117,7 @@ class Courier:
             call.move(self._guard, where, request.headers)
 
     def _url(self, text: str) -> httpx2.URL:
-        """Return a URL that the guard admits as it is written; the transport asks what was read."""
+        """Return a URL that the guard allows as written; the transport uses its parsed form."""
         found = self._known.get(text)
         if found is None:
             self._guard.check(text)
@@ -126,7 +127,7 @@ class Courier:
         return found
 
     async def _exchange(self, request: WebhookRequest, call: _Call) -> str | None:
-        """Make one call and keep its answer; return where a redirect leads."""
+        """Make one call and keep its answer; return the target of a redirect."""
         limits = request.timeouts
         silence = {"read": limits.first_byte, "write": limits.first_byte}
         asked = httpx2.Request(
@@ -163,7 +164,7 @@ class _Call:
     trail: Trail = field(default_factory=Trail)
 
     async def keep(self, response: httpx2.Response) -> None:
-        """Read the first bytes of an answer as they come, and no more of it than needed."""
+        """Read the first bytes of an answer as they come, and no more than needed."""
         self.status = response.status_code
         self.said_retry_after = response.headers.get_list("retry-after")
         kinds = response.headers.get_list("content-type")
@@ -183,7 +184,7 @@ class _Call:
         self.body = self.body[: self.kept]
 
     def move(self, guard: Guard, where: str, given: Mapping[str, str]) -> None:
-        """Go where a redirect leads; to another origin without the headers that were given."""
+        """Follow a redirect; to another origin without the given headers."""
         url = _joined(self.url, where)
         before, after = guard.check(self.url), guard.check(url)
         if before.scheme == "https" and after.scheme == "http":
@@ -202,7 +203,7 @@ class _Call:
         self.said_retry_after, self.content_type = [], None
 
     def answer(self, milliseconds: float, now: float) -> Answer:
-        """Return what is kept of the attempt."""
+        """Return the result of the attempt."""
         return Answer(
             status=self.status,
             milliseconds=milliseconds,
@@ -219,7 +220,7 @@ class _Call:
 
 
 async def _signed(request: WebhookRequest, call: _Call) -> Mapping[str, str]:
-    """Return the headers to send to the URL that is called next, with those of the signer."""
+    """Return the headers for the URL that is called next, with those of the signer."""
     if request.signer is None:
         return call.headers
     try:
@@ -238,7 +239,7 @@ async def _signed(request: WebhookRequest, call: _Call) -> Mapping[str, str]:
 
 
 def _joined(url: str, where: str) -> str:
-    """Return where a redirect leads; what cannot be read is for the guard to refuse."""
+    """Return the target of a redirect; an unreadable one is refused by the guard."""
     try:
         return urljoin(url, where)
     except ValueError:

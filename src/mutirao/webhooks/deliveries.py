@@ -1,7 +1,7 @@
 """Deliveries as jobs: the tasks of a worker that sends webhooks.
 
-An attempt reads its endpoint, makes the call while it holds no connection of the database, writes
-the result, and then ends like any other: by returning, or by an error that the policy judges.
+An attempt reads its endpoint, makes the call without holding a database connection, writes the
+result, and then ends like any other: by returning, or by an error that the policy judges.
 """
 
 import random
@@ -63,9 +63,9 @@ _TRACED = (TRACEPARENT, "tracestate", "baggage", "sentry-trace")  # headers that
 
 
 def wait_of(attempt: int, error: BaseException | None) -> float:
-    """Return the seconds until the next attempt, as is usual or the endpoint says.
+    """Return the seconds until the next attempt, by the usual waits or the endpoint's.
 
-    Not before the server asked for.
+    Not earlier than the server asked for.
     """
     failed = error if isinstance(error, WebhookFailed) else None
     waits = (failed and failed.waits) or SCHEDULE
@@ -75,14 +75,15 @@ def wait_of(attempt: int, error: BaseException | None) -> float:
 
 # In a lane of their own, so that retries do not delay new deliveries, nor the other way round.
 POLICY = replace(Retry.by(wait_of, len(SCHEDULE) + 1), apart=True)
-# Nothing but its probe ends the wait of a breaker, so it is given up later than anything is held.
+# Only its probe ends the wait of a breaker, so it is given up later than any held delivery.
 OF_PROBES = Retry.exponential(10_000, maximum=60.0)
 
 
 def webhook_id(event: Event) -> str:
     """Return the id of a delivery's webhook: the same for all attempts, and when it is replayed.
 
-    Of publication and subscription; and of the time, as another database counts from 1, too.
+    It depends on publication and subscription; and on the time, as another database counts from 1,
+    too.
     """
     moment = (event.published_at - EPOCH) // MICROSECOND
     return f"{event.id}_{moment:x}_{event.subscription.removeprefix(subscription_of(''))}"
@@ -95,7 +96,7 @@ class Deliveries:
         store: the worker's own.
         settings: which URLs are called, and when breakers open.
         signers: those of the application, by name.
-        slots: of the worker: so many connections are never lent.
+        slots: the number of the worker's slots: this many connections are never lent.
         now: Unix seconds, for signatures.
     """
 
@@ -138,7 +139,7 @@ class Deliveries:
     async def deliver(
         self, job: Job, endpoint: str, host: str, event: Event, payload: msgspec.Raw
     ) -> None:
-        """Make one attempt to deliver what was published to an endpoint."""
+        """Make one attempt to deliver a publication to an endpoint."""
         found = await self._endpoints.get(endpoint)
         if found is None:
             raise Cancel(f"endpoint {endpoint!r} was removed")
@@ -171,7 +172,7 @@ class Deliveries:
         await self._store.probe_webhooks(BreakerName(kind, key), at_once=heard)
 
     def _never_calls(self, url: str) -> bool:
-        """Return whether the guard refuses a URL as it is written, whatever its name leads to."""
+        """Return whether the guard refuses a URL as written, without resolving its name."""
         try:
             self._guard.check(url)
         except UnsafeUrl:
@@ -181,7 +182,7 @@ class Deliveries:
     def _request(
         self, endpoint: Endpoint, id: str, event: Event, payload: msgspec.Raw
     ) -> WebhookRequest:
-        """Return what is sent. The body is the same in all attempts."""
+        """Return the request. The body is the same in all attempts."""
         body = b"" if endpoint.method in _BODILESS else _body(endpoint, event, payload)
         own = endpoint.signer is not None
         return WebhookRequest(
@@ -215,9 +216,9 @@ def _body(endpoint: Endpoint, event: Event, payload: msgspec.Raw) -> bytes:
 
 
 def _tracing(endpoint: Endpoint, job: Job) -> Endpoint:
-    """Return an endpoint whose headers have the trace of this attempt, where they ask for it.
+    """Return an endpoint whose headers have the trace of this attempt, if they ask for it.
 
-    One that asks, as `traceparent: {traceparent}` does, is left out where there is none.
+    A header that asks, as `traceparent: {traceparent}` does, is left out if there is no trace.
     """
     given = endpoint.headers
     asks = [name for name in given if name.lower() in _TRACED and _is_asked(name, given[name])]
@@ -260,7 +261,7 @@ def _attempt(job: Job, endpoint: Endpoint, host: str, answer: Answer, ok: bool) 
 
 
 def _asked(answer: Answer) -> float | None:
-    """Return for how many seconds the server asks to be left alone; None: it does not."""
+    """Return for how many seconds the server asks to receive nothing; None: it does not."""
     return answer.retry_after if answer.status in ASKS_TO_WAIT else None
 
 

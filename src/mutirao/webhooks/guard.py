@@ -1,7 +1,7 @@
 """Guards against requests to private networks (SSRF): checks URLs and resolved addresses.
 
-A URL is checked by a grammar of our own, so strict that no two parsers read it differently. A name
-is resolved once; each of its addresses is checked, and exactly these are connected to.
+A URL is checked by a strict grammar, so that no two parsers read it differently. A name is resolved
+once; each of its addresses is checked, and exactly these are connected to.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _SUCH = {"schemes": '["https"]', "ports": "[443]", "networks": '["10.1.0.0/16"]'
 
 @dataclass(frozen=True)
 class Guard:
-    """Decides which URLs are called; the usual one: `https` to public addresses.
+    """Decides which URLs are called; the default: `https` to public addresses.
 
     Parameters:
         schemes: of `https` and `http`.
-        ports: that may be called.
-        networks: that are delivered to although they are not public, such as `10.1.0.0/16`. A
-            cloud's metadata address is refused unless it is given by itself, as a `/32`.
-        resolve: a name and a port to addresses; the system's resolver as usual.
+        ports: the ports that may be called.
+        networks: networks that may be called although they are not public, such as `10.1.0.0/16`.
+            A cloud's metadata address is refused unless it is given by itself, as a `/32`.
+        resolve: a name and a port to addresses; the default: the system's resolver.
 
     Raises:
-        ConfigurationError: a scheme, port or network that cannot be one.
+        ConfigurationError: a scheme, port or network is invalid.
     """
 
     schemes: Collection[str] = ("https",)
@@ -82,11 +82,11 @@ class Guard:
         object.__setattr__(self, "_allowed", [_network(text) for text in self.networks])
 
     def check(self, url: str) -> Target:
-        """Return what the URL leads to, without asking the network.
+        """Return the target of the URL, without using the network.
 
         Raises:
-            UnsafeUrl: it is no URL of ours, its scheme or port is not on the list, or its host is
-                an address that is not delivered to. The message says which.
+            UnsafeUrl: it is no allowed URL, its scheme or port is not on the list, or its host is
+                an address that is not called. The message says which.
         """
         scheme, host, port = _split(url)
         if scheme not in self.schemes:
@@ -100,11 +100,11 @@ class Guard:
         return Target(scheme, host.strip("[]"), number)
 
     async def vet(self, host: str, port: int) -> list[str]:
-        """Return the addresses to connect to, in this order; all of them were looked at.
+        """Return the addresses to connect to, in this order; all of them were checked.
 
         Raises:
-            UnsafeUrl: one of them is not delivered to; then none is.
-            OSError: the name has no address, or nobody could be asked.
+            UnsafeUrl: one of them is not called; then none is.
+            OSError: the name has no address, or no resolver answered.
         """
         literal = _literal(host, f"[{host}]" if ":" in host else host)
         if literal is None:
@@ -136,7 +136,7 @@ def _network(text: str) -> Network:
 
 
 def _split(url: object) -> tuple[str, str, str | None]:
-    """Return scheme, host (IPv6 in brackets) and port of a URL; UnsafeUrl if it is none of ours."""
+    """Return scheme, host (IPv6 in brackets) and port of a URL; UnsafeUrl if it is not allowed."""
     if not isinstance(url, str) or not _SEEN.fullmatch(url) or "\\" in url:
         raise _unsafe(url, "it has more than visible ASCII", "1 to 2,048 of these; names as xn--…")
     found = _URL.fullmatch(url)
@@ -146,7 +146,7 @@ def _split(url: object) -> tuple[str, str, str | None]:
 
 
 def _literal(url: str, host: str) -> Address | None:
-    """Return the address that a host is; None for a name; UnsafeUrl for what is neither."""
+    """Return the address in a host; None for a name; UnsafeUrl if it is neither."""
     try:
         if host.startswith("["):
             return IPv6Address(host[1:-1]) if "%" not in host else _zone(url)
@@ -167,7 +167,7 @@ def _zone(url: str) -> Address:
 
 
 def _address(host: str, text: str) -> Address:
-    """Return an address that a resolver gave; one with a zone is of this link, and refused."""
+    """Return an address from a resolver; one with a zone is local to the link, and refused."""
     try:
         address = ip_address(text)
     except ValueError as error:

@@ -33,7 +33,7 @@ class Secret:
     Parameters:
         prefix: `whsec_`, `whsk_` or `whpk_`.
         material: its bytes; for `whsk_` the seed.
-        until: when it ends to be used for signing; None is never. That of a rotated secret.
+        until: the time after which it does not sign any more; None: never. For a rotated secret.
     """
 
     prefix: str
@@ -42,7 +42,7 @@ class Secret:
 
     @classmethod
     def parse(cls, text: str, *, until: datetime | None = None) -> Secret:
-        """Return the secret that is written so: its prefix, then base64.
+        """Return the secret in a text: its prefix, then base64.
 
         Raises:
             InvalidSecret: another prefix, no base64, too short or too long, or a time without
@@ -59,7 +59,7 @@ class Secret:
         return "v1" if self.prefix == SHARED else "v1a"
 
     def public(self) -> str:
-        """Return the `whpk_` of a key, which receivers verify with.
+        """Return the `whpk_` of a key, with which receivers verify.
 
         Raises:
             InvalidSecret: this is a shared secret; it has no public part.
@@ -73,7 +73,7 @@ class Secret:
         return self.until is None or at < self.until.timestamp()
 
     def sign(self, content: bytes) -> str:
-        """Return the signature of `content` as it stands in the header: `v1,…` or `v1a,…`.
+        """Return the signature of `content` in its header form: `v1,…` or `v1a,…`.
 
         Raises:
             InvalidSecret: a `whpk_` cannot sign.

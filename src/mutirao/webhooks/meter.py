@@ -1,8 +1,8 @@
 """Limits the bytes that a server sends besides its answer: interim answers, control frames.
 
-They are counted before httpcore2 reads them. They cost a server nothing, and us about 15 µs each in
-h11 or h2. An endless stream of them would keep an event loop busy for ever, as data that is always
-there is read without waiting.
+They are counted before httpcore2 reads them. They cost a server nothing, but this process about 15
+µs each in h11 or h2. An endless stream of them would keep an event loop busy for ever, because
+available data is read without waiting.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ import httpcore2
 
 MOST_INTERIM = 16  # answers of 1xx before one that counts; few servers send more than one
 LARGEST_HEAD = 64 * 1024  # bytes before the body of an answer, interim answers included
-MOST_READS = 1_000  # before the body of an answer: a head that comes byte by byte is no head
+MOST_READS = 1_000  # before the body of an answer: a head in single bytes is not accepted
 
 MOST_FRAMES = 500.0  # of HTTP/2 besides those that carry a body, at once and from the start
-EACH_SECOND = 20.0  # of them that are added with time, so that pings of hours are none too many
+EACH_SECOND = 20.0  # more with each second, so that pings of hours are allowed
 EACH_REQUEST = 20.0  # and with each request
-EACH_FRAME = 2.0  # and with each frame of a body that we send: its server opens two windows for it
+EACH_FRAME = 2.0  # and with each sent frame of a body: its server opens two windows for it
 
 _BLANK_LINE = re.compile(rb"\n\r?\n")
 _INTERIM = re.compile(rb"HTTP/[0-9]\.[0-9] 1(?!01)[0-9][0-9]")  # 101 is the end of HTTP
@@ -31,33 +31,33 @@ _HEAD = 9  # bytes before what a frame carries
 
 
 class Meter(Protocol):
-    """Looks at all that is sent and received on a connection."""
+    """Examines all bytes that are sent and received on a connection."""
 
     def said(self, data: bytes) -> None:
-        """Note what is sent."""
+        """Record sent bytes."""
         ...
 
     def heard(self, data: bytes) -> None:
-        """Note what has come; httpcore2.RemoteProtocolError where it is too much."""
+        """Record received bytes; raise httpcore2.RemoteProtocolError if there are too many."""
         ...
 
 
 class Http1Meter:
-    """Counts what comes before the body of an answer."""
+    """Counts the bytes before the body of an answer."""
 
     def __init__(self) -> None:
         self._before_body = True
         self._rest = bytearray()
-        self._looked_at = 0  # of the rest, in which no blank line was
+        self._looked_at = 0  # bytes of the rest without a blank line
         self._bytes = self._reads = self._interim = 0
 
     def said(self, data: bytes) -> None:
-        """Begin again: what comes next answers this."""
+        """Start again: the next bytes answer this request."""
         self._before_body, self._rest = True, bytearray()
         self._looked_at = self._bytes = self._reads = self._interim = 0
 
     def heard(self, data: bytes) -> None:
-        """Count; what comes after the head of an answer is not looked at."""
+        """Count; bytes after the head of an answer are not examined."""
         if not self._before_body:
             return
         self._bytes += len(data)
@@ -71,7 +71,7 @@ class Http1Meter:
             )
 
     def _has_come(self) -> bool:
-        """Return whether the head of an answer that counts has come, beside interim ones."""
+        """Return whether the head of a final answer has come, besides interim ones."""
         while end := _BLANK_LINE.search(self._rest, self._looked_at):
             if not _INTERIM.match(self._rest):
                 return True
@@ -107,7 +107,7 @@ class Http2Meter:
                 self._allowed += EACH_REQUEST if kind == _HEADERS else EACH_FRAME
 
     def heard(self, data: bytes) -> None:
-        """Count all frames but those that carry something of a body."""
+        """Count all frames except those that carry bytes of a body."""
         now = self._clock()
         self._allowed = min(self._allowed + (now - self._at) * EACH_SECOND, 2 * MOST_FRAMES)
         self._at = now
@@ -123,7 +123,7 @@ class Http2Meter:
 
 
 class _Frames:
-    """Reads types and lengths of frames, out of what comes in parts of any length."""
+    """Reads types and lengths of frames from parts of any length."""
 
     def __init__(self, skip: int = 0) -> None:
         self._skip, self._head = skip, b""

@@ -17,26 +17,26 @@ Connection = httpcore2.AsyncHTTPConnection
 # Errors when the other side closes a connection at the moment of its next request.
 _CLOSED = (httpcore2.ReadError, httpcore2.WriteError, httpcore2.RemoteProtocolError)
 Place = tuple[bytes, bytes, int]  # scheme, host, port
-# By one connection of HTTP/2. nginx ends one after a thousand, and h2 then reads no answer that is
-# still to come: up to fifty deliveries failed at once, and a breaker opened.
+# Requests on one HTTP/2 connection. nginx ends one after a thousand, and h2 then reads no answer
+# that is still to come: up to fifty deliveries failed at once, and a breaker opened.
 MOST_REQUESTS = 500
 
 
 @dataclass(eq=False, slots=True)
 class Pooled:
-    """A connection, where it leads, and how many requests use it: more than one by HTTP/2 only."""
+    """A connection, its origin, and how many requests use it: more than one only with HTTP/2."""
 
     connection: Connection
     place: Place
     users: int = 0
     requests: int = 0
     stream: httpcore2.AsyncNetworkStream | None = None
-    retired: bool = False  # whether no other request is to use it
+    retired: bool = False  # whether no further request may use it
 
     def is_outdated(self) -> bool:
-        """Return whether it was not used for long, or the other side has closed it.
+        """Return whether it was unused for long, or the other side has closed it.
 
-        By HTTP/2 httpcore2 does not look at the latter.
+        With HTTP/2 httpcore2 does not check the latter.
         """
         closed = self.stream is not None and self.stream.get_extra_info("is_over")
         return closed or self.connection.has_expired()
@@ -49,17 +49,17 @@ class Pooled:
             self.retired = True
 
     def is_kept(self) -> bool:
-        """Return whether it was used before, and by HTTP/1.1: one request at a time."""
+        """Return whether it was used before, with HTTP/1.1: one request at a time."""
         return self.requests > 1 and not self.connection.can_multiplex()
 
     def has_more(self) -> bool:
-        """Return whether bytes are left that came after an answer by HTTP/1.1.
+        """Return whether bytes are left that came after an HTTP/1.1 answer.
 
-        h11 would take them for the beginning of the next one. Where nobody can say, there are some.
+        h11 would read them as the beginning of the next one. If that is unknown, return True.
         """
         http = getattr(self.connection, "_connection", None)
         if isinstance(http, httpcore2.AsyncHTTP2Connection):
-            return False  # each of its frames says whose it is
+            return False  # each of its frames names its stream
         state = getattr(http, "_h11_state", None)
         return state is None or bool(state.trailing_data[0])
 
@@ -73,7 +73,7 @@ class Pool:
 
     Parameters:
         make: returns a connection to an origin; its first request opens it.
-        most: open at once, to all origins in total. A request for which there is none waits.
+        most: open at once, to all origins in total. Further requests wait.
     """
 
     def __init__(self, make: Callable[[httpcore2.Origin], Connection], most: int) -> None:
@@ -83,15 +83,15 @@ class Pool:
         self._used: set[Pooled] = set()
         self._idle: dict[Pooled, None] = {}  # in the order in which they were given back
         self._at: dict[Place, dict[Pooled, None]] = {}  # the same
-        self._shared: dict[Place, Pooled] = {}  # where HTTP/2 is spoken
+        self._shared: dict[Place, Pooled] = {}  # origins with HTTP/2
 
     async def send(
         self, request: httpcore2.Request, unanswered: Callable[[], bool] = lambda: False
     ) -> tuple[httpcore2.Response, Pooled]:
-        """Send a request; return its answer, and what to give back when that was read.
+        """Send a request; return its answer, and the connection to give back after reading it.
 
-        It is sent once more, by a new connection, if the other side closes a kept one meanwhile
-        and `unanswered` says that nothing of an answer has come, and that it can be sent again.
+        It is sent once more, over a new connection, if the other side closes a kept one meanwhile,
+        and `unanswered` returns that no byte of an answer has come and that it can be sent again.
         """
         new = False
         if self._requests < self._most:
@@ -103,7 +103,8 @@ class Pool:
             try:
                 answer = await pooled.connection.handle_async_request(request)
             except httpcore2.ConnectionNotAvailable:
-                # The other side ends the connection, and says that it has not looked at this one.
+                # The other side ends the connection, and reports that it has not processed this
+                # one.
                 await self._let_go(pooled, whole=False)
             except _CLOSED:
                 if new or not (pooled.is_kept() and unanswered()):
@@ -124,7 +125,7 @@ class Pool:
     async def give_back(self, pooled: Pooled, *, whole: bool) -> None:
         """Keep a connection for the next request, unless it was closed; close the outdated ones.
 
-        `whole`: whether the answer was read to its end. By HTTP/2 httpcore2 does not reset the
+        `whole`: whether the answer was read to its end. With HTTP/2 httpcore2 does not reset the
         stream of an answer that is not read on: its data would count as unread for ever, until no
         other answer fits. So no new request uses that connection, and its last user closes it.
         """
@@ -150,7 +151,7 @@ class Pool:
         self._shared.clear()
 
     async def _wait(self) -> None:
-        """Wait until another request leaves its place to this one."""
+        """Wait until another request frees a place for this one."""
         mine = asyncio.get_running_loop().create_future()
         self._waiting.append(mine)
         try:
@@ -168,9 +169,9 @@ class Pool:
         self._requests -= 1
 
     async def _take(self, origin: httpcore2.Origin, *, new: bool) -> Pooled:
-        """Return a connection for one more request, a new one where there is none, or if asked to.
+        """Return a connection for one more request, a new one if there is none or `new` is set.
 
-        For that the one is closed that was idle longest, if there are enough.
+        If there are enough, the connection that was idle longest is closed for it.
         """
         place = (origin.scheme, origin.host, origin.port)
         shared = None if new else self._shared.get(place)
@@ -191,7 +192,7 @@ class Pool:
         return found
 
     async def _rest(self, pooled: Pooled) -> None:
-        """Keep a connection that nobody uses; of those that many can use, one."""
+        """Keep an unused connection; of shareable ones only one."""
         shared = self._shared.get(pooled.place)
         if pooled.takes_more() and pooled.connection.is_idle() and shared in (None, pooled):
             self._idle[pooled] = None

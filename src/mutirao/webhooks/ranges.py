@@ -1,6 +1,6 @@
 """Addresses that webhooks are not sent to, after the registries of IANA (RFC 6890 and later).
 
-A table of our own: what `ipaddress` calls private or global differs between versions of Python.
+An own table, because `ipaddress` of different Python versions differs in what is private or global.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ _BEHIND = [  # IPv4 in the last 32 bits
 
 
 def danger(address: Address, allowed: Collection[Network]) -> str | None:
-    """Return what an address is that must not be connected to, or None if it may be.
+    """Return why an address must not be connected to, or None if it may be.
 
     Parameters:
-        allowed: networks that are delivered to whatever they are; an address of a cloud's
-            metadata only if it is named by itself (`/32`, `/128`). What an IPv6 address has of
-            IPv4 in it must be allowed as well.
+        allowed: networks that may be called whatever they are; an address of a cloud's metadata
+            only if it is named by itself (`/32`, `/128`). An IPv4 address inside an IPv6 address
+            must be allowed as well.
     """
     if address in METADATA and ip_network(address) not in allowed:
         return "an address of a cloud's metadata"
@@ -82,7 +82,7 @@ def danger(address: Address, allowed: Collection[Network]) -> str | None:
 
 
 def embedded(address: Address) -> IPv4Address | None:
-    """Return the IPv4 address to which a gateway would pass on what is sent to `address`."""
+    """Return the IPv4 address to which a gateway would forward packets to `address`."""
     if isinstance(address, IPv4Address) or int(address) < 2:
         return None
     if any(address in network for network in _BEHIND):

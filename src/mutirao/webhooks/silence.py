@@ -26,7 +26,7 @@ log = logging.getLogger("mutirao")
 
 @dataclass(eq=False, slots=True)
 class _Waiting:
-    """An attempt that goes on: `on_wait` reports that it only waits, `lend` leaves its slot."""
+    """An attempt that runs: `on_wait` reports that it only waits, `lend` leaves its slot."""
 
     on_wait: Callable[[], None]
     lend: Callable[[], None]

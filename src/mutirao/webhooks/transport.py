@@ -81,7 +81,7 @@ def followed() -> Iterator[Trail]:
 
 @contextmanager
 def _heard() -> Iterator[Trail]:
-    """Return the trail of the request at hand, a new one if nobody follows it."""
+    """Return the trail of the current request, or a new one if it has none."""
     if (trail := _trail.get()) is not None:
         yield trail
         return

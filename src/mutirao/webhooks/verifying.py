@@ -92,7 +92,7 @@ async def averify(
     endpoints: EndpointsHeard | None = None,
     sender: str | None = None,
 ) -> Received:
-    """Do as `verify` does, from asynchronous code: the loop goes on while the database is asked."""
+    """Do as `verify` does, from asynchronous code: the loop runs while the database is read."""
     _check_both(endpoints, sender)
     received = _verified(headers, body, secret, tolerance, now)
     if endpoints is not None and sender is not None:

@@ -106,7 +106,7 @@ class Wire(asyncio.Protocol):
         self.transport = transport
 
     def data_received(self, data: bytes) -> None:
-        """Keep what came; the rest waits at the other side until it is read."""
+        """Keep the received bytes; the rest waits at the sender until these are read."""
         self._heard.append(data)
         if len(self._heard) > 1 and not self._held_back:
             self._held_back = True

@@ -10,7 +10,7 @@ from sqlalchemy import Connection, NullPool, create_engine
 
 from mutirao.model.filters.filter import parse
 from mutirao.model.jobs.records import JobFilter
-from mutirao.sql.dialects.postgresql.running import running_near
+from mutirao.sql.dialects.postgresql.running_jobs import running_near
 from mutirao.sql.registry import dialect_named
 from mutirao.sql.statements.finding import figures, paging
 from tests.integration.plans import filling

@@ -1,4 +1,4 @@
-"""The command: it writes all files of a start, or none."""
+"""The command `init`: it writes all files of a start, or none."""
 
 import keyword
 import os
@@ -43,7 +43,7 @@ def init(directory: Path, kind: str | None, name: str) -> None:
 
 
 def _write(texts: dict[Path, str]) -> None:
-    """Write all of them; raise ConfigurationError if one of them, or its package, is there."""
+    """Write all of them; raise ConfigurationError if one of them, or its package, exists."""
     package = next(path.parent for path in texts if path.name == "__init__.py")
     there = {path for path in texts if os.path.lexists(path) and path.parent != package}
     if os.path.lexists(package):  # also a link to nowhere

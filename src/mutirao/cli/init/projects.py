@@ -1,4 +1,4 @@
-"""What is written for each kind of project: files, of which template each is made, what is next."""
+"""The kinds of projects that `init` starts: their files, templates and next steps."""
 
 from dataclasses import dataclass
 from importlib.resources import files
@@ -13,9 +13,9 @@ class StartedProject:
 
     Parameters:
         templates: the file of a project → its template. `PACKAGE` stands for its package.
-        packages: what has to be installed.
-        commands: what our commands begin with, but for their names.
-        then: what to do next, a line each.
+        packages: the packages to install.
+        commands: the beginning of Mutirão's commands, before their names.
+        then: the next steps, a line each.
     """
 
     templates: dict[str, str]
@@ -44,7 +44,7 @@ class StartedProject:
         }
 
     def next(self, package: str) -> list[str]:
-        """Return what to do next, for a package of this name."""
+        """Return the next steps, for a package of this name."""
         return [line.replace("PACKAGE", package) for line in self.then]
 
 

@@ -1,1 +1,1 @@
-"""The command that asks a running process how it does."""
+"""The command that asks a running process for its health."""

@@ -32,7 +32,7 @@ def probe(url: str, timeout: float) -> None:
     if where.scheme != "http" or not host:
         raise click.BadParameter(f"{shown!r} is none; give one such as {OF_A_WORKER}")
     answers: list[tuple[int, str] | Exception] = []
-    # The time limit of a connection begins anew with each byte: this one does not.
+    # The time limit of a connection starts again with each byte: this one does not.
     asked = (host, port, where.path or "/", timeout, answers)
     asking = threading.Thread(target=_ask, args=asked, daemon=True)
     asking.start()

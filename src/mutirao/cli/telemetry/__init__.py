@@ -1,1 +1,1 @@
-"""The commands for those who watch: what the store holds for Prometheus, files for Grafana."""
+"""Commands for monitoring: metrics of the store for Prometheus, files for Grafana."""

@@ -1,4 +1,4 @@
-"""`metrics`: what the store holds, for Prometheus."""
+"""`metrics`: metrics of the store, for Prometheus."""
 
 import asyncio
 

@@ -1,1 +1,1 @@
-"""The command that serves the dashboard, and those that ask its API."""
+"""The command that serves the dashboard, and those that use its API."""

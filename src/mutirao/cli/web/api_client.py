@@ -1,4 +1,4 @@
-"""The HTTP API as commands ask it, where the database is out of reach: `--api`, `--token-file`."""
+"""A client of the HTTP API, for commands without the database: `--api`, `--token-file`."""
 
 import json
 import urllib.error
@@ -22,15 +22,15 @@ _IDS = frozenset({"id", "job", "worker", "graph", "redrive_of", "on_dead_of", "l
 
 
 class ApiRefused(MutiraoError):
-    """The API has refused something; the text is what it said."""
+    """The API has refused something; the text is its answer."""
 
 
 class ApiClient:
     """The API of a dashboard.
 
     Parameters:
-        url: where the dashboard is: `https://jobs.example.com/jobs`.
-        token: of whoever asks.
+        url: the address of the dashboard: `https://jobs.example.com/jobs`.
+        token: the token of the caller.
 
     Raises:
         ConfigurationError: it is no such URL, or others could read the token on its way.
@@ -54,7 +54,7 @@ class ApiClient:
             )
         self._base = f"{url.rstrip('/').removesuffix('/api/v1')}/api/v1"
         self._token = token
-        # A proxy is another machine, which reads what it is sent by HTTP.
+        # A proxy is another machine, which can read requests by HTTP.
         direct = [urllib.request.ProxyHandler({})] if is_here else []
         self._opener = urllib.request.build_opener(_NoRedirects, *direct)
 
@@ -68,20 +68,20 @@ class ApiClient:
             raise ConfigurationError(f"--token-file cannot be read: {why}") from None
 
     def get(self, path: str, **query: object) -> Any:
-        """Ask for something; see `ask` for what is raised."""
+        """Send a GET request; see `ask` for the errors."""
         given = {name: value for name, value in query.items() if value not in (None, "")}
         return self.ask("GET", f"{path}?{urlencode(given)}" if given else path)
 
     def post(self, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Have something done; see `ask` for what is raised."""
+        """Send a POST request; see `ask` for the errors."""
         return self.ask("POST", path, {} if body is None else body)
 
     def ask(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
-        """Return what the API answers, with ids as numbers and moments as such.
+        """Return the answer of the API, with ids as numbers and moments as datetimes.
 
         Raises:
-            ApiRefused: it is refused.
-            StoreUnavailable: nobody answers, or not as the API does.
+            ApiRefused: the API refuses.
+            StoreUnavailable: there is no answer, or it is not one of the API.
         """
         data = None if body is None else json.dumps(body, default=_spelled).encode()
         headers = {"accept": "application/json", "content-type": "application/json"}
@@ -101,31 +101,31 @@ class ApiClient:
 
 
 def in_path(name: str) -> str:
-    """Return a name as it stands in a path."""
+    """Return a name in the form for a path."""
     return quote(name, safe="")
 
 
 def record(found: Mapping[str, Any]) -> Any:
-    """Return an object with what the API answers as its attributes."""
+    """Return an object with the fields of an answer as its attributes."""
     return SimpleNamespace(**found)
 
 
 class _NoRedirects(urllib.request.HTTPRedirectHandler):
-    """Follows nobody elsewhere, with the token."""
+    """Follows no redirect, because the request has the token."""
 
     def redirect_request(self, *_: Any) -> None:
         return None
 
 
 class _ApiObject(dict[str, Any]):
-    """An object of an answer; what is missing in it says that the API has not answered."""
+    """An object of an answer; a missing field means that the API has not answered."""
 
     def __missing__(self, name: str) -> Any:
         raise StoreUnavailable(f"the answer is none of the API: it has no {name!r}")
 
 
 def _parts(url: str) -> SplitResult | None:
-    """Return the parts of a URL; None if it is none, or has more than where something is."""
+    """Return the parts of a URL; None if it is none, or has more than an address."""
     try:
         found = urlsplit(url)
         well = found.scheme in ("http", "https") and found.hostname and found.port != 0

@@ -1,7 +1,7 @@
-"""What commands do by the HTTP API, where the database is out of reach.
+"""Commands that use the HTTP API, if the database is out of reach.
 
-Each function here is one command, by its name; they print as the commands themselves do. All that
-is not here needs the database.
+Each function here is one command, by its name; it prints as the command itself does. All other
+commands need the database.
 """
 
 import time
@@ -21,7 +21,7 @@ from mutirao.model.jobs.job import JobState
 from mutirao.model.jobs.records import QueueCount
 
 MOST_OF_PAGE, MOST_NAMED = 100, 10_000
-LOOK = 0.5  # seconds between two looks how far an action is
+LOOK = 0.5  # seconds between two reads of an action's progress
 
 Given = Mapping[str, Any]
 
@@ -56,7 +56,7 @@ def show(api: ApiClient, given: Given) -> None:
 
 
 def ordered(kind: ActionKind) -> Callable[[ApiClient, Given], None]:
-    """Return the command that does something to jobs."""
+    """Return the command that acts on jobs."""
 
     def act(api: ApiClient, given: Given) -> None:
         jobs.confirm(str(kind), given["wanted"], given["yes"], _of_filter(given))
@@ -84,7 +84,7 @@ def _which(api: ApiClient, given: Given, kind: ActionKind) -> dict[str, Any]:
 
 
 def _tell(api: ApiClient, begun: dict[str, Any], as_json: bool) -> None:
-    """Wait for the end of an action, print what came of it, and fail if it reached none."""
+    """Wait for the end of an action, print its result, and fail if it reached no job."""
     its = begun
     while its["state"] == "running":
         time.sleep(LOOK)
@@ -211,7 +211,7 @@ def _filter(given: Given) -> str:
 
 
 def _of_filter(given: Given) -> dict[str, Any]:
-    """Return the options that say which jobs are meant."""
+    """Return the options that select jobs."""
     names = ("states", "queues", "task", "tag", "key", "tenant", "group", "args", "graph",
              "error_type", "before", "after", "limit")  # fmt: skip
     return {name: given[name] for name in names}

@@ -1,1 +1,1 @@
-"""What is done to many jobs, in batches, and kept as an audit."""
+"""Actions on many jobs, in batches, with an audit."""

@@ -1,7 +1,7 @@
-"""Acts on all jobs that a filter means: `app.actions`. In batches, with progress, until stopped.
+"""Acts on all jobs that match a filter: `app.actions`. In batches, with progress, until stopped.
 
-Each batch is a transaction of its own, and so is what is written of it after that. Whoever is
-killed half-way leaves an entry that says how far it came, and becomes `lost` by itself.
+Each batch is a transaction of its own; its progress is written in another one after that. A program
+that is killed half-way leaves an entry with its progress, which becomes `lost` by itself.
 """
 
 import json
@@ -52,26 +52,26 @@ class Actions:
         progress: Callable[[int, Came], object] | None = None,
         is_stopping: Callable[[], bool] = lambda: False,
     ) -> AuditRecord:
-        """Do something to all jobs that a filter means, newest first, or to some by their ids.
+        """Act on all jobs that match a filter, newest first, or on some by their ids.
 
-        Jobs that come later are not among them. Ages in the filter are counted back from now, for
-        all batches. It stops between two batches, once `stop` was called for it somewhere.
+        Jobs that are enqueued later are not among them. Ages in the filter are counted back from
+        now, for all batches. It stops between two batches, once `stop` was called for it somewhere.
 
         Parameters:
             action: what is to be done.
             which: the filter, which has to have a term, unless ids are given.
-            ids: the jobs; with a filter, those of them that it means.
-            by: who does it, for the audit.
-            expected: how many jobs matched when somebody confirmed it, for the audit.
+            ids: the jobs; with a filter, those of them that match it.
+            by: the user that does it, for the audit.
+            expected: how many jobs matched when a person confirmed it, for the audit.
             batch: the number of jobs of a transaction.
-            progress: called with the action's id, and how far it came, after each batch.
-            is_stopping: asked after each batch: if it says so, there is no further one.
+            progress: called with the action's id, and its progress, after each batch.
+            is_stopping: called after each batch: if it returns True, there is no further one.
 
-        Returns what the audit has of it.
+        Returns its record in the audit.
 
         Raises:
             InvalidFilter: neither a filter nor ids are given, or they cannot be.
-            StoreError: the database failed; what was done is done, and in the audit.
+            StoreError: the database failed; finished batches stay done, and are in the audit.
         """
         text = _text(which, needed=ids is None)
         new = _new(action, text, ids, expected, by)
@@ -101,9 +101,9 @@ class Actions:
     async def aobserve(
         self, new: NewAction, work: Callable[[], Awaitable[Sequence[int]]]
     ) -> Sequence[int]:
-        """Do something to jobs by a function that returns their ids, and have the audit know.
+        """Act on jobs by a function that returns their ids, and record that in the audit.
 
-        What was done is returned, also if the audit cannot be written: that is in the log.
+        The ids are returned, also if the audit cannot be written: that is logged.
         """
         _who(new.who)
         store = self._app.store
@@ -116,14 +116,14 @@ class Actions:
         try:
             await store.advance_action(id, Came(len(done), len(done)))
             await store.end_action(id, ActionState.DONE)
-        except StoreError as error:  # what is done is done, and whoever did it has to know
+        except StoreError as error:  # the action is done, and its caller has to know
             log.error("the audit does not have that action %d is done", id, exc_info=error)
         return done
 
     async def anote(self, by: str, about: About, work: Callable[[], Awaitable[R]]) -> R:
-        """Do something to what is no job, and have the audit know who did it.
+        """Act on an object that is not a job, and record the action and its user in the audit.
 
-        Raises what `work` does; the audit has that, too.
+        Raises the errors of `work`; they are in the audit, too.
         """
         made: list[R] = []
 
@@ -144,13 +144,13 @@ class Actions:
     async def alist(
         self, *, before: int | None = None, limit: int = 100
     ) -> tuple[AuditRecord, ...]:
-        """Return what the audit has, newest first; below an id, for the next page."""
+        """Return the records of the audit, newest first; below an id, for the next page."""
         return tuple(await self._app.store.actions(before=before, limit=limit))
 
     list = blocking(alist)
 
     async def aget(self, id: int) -> AuditRecord | None:
-        """Return what the audit has of one action; None if there is none of that id."""
+        """Return the audit record of one action; None if there is none of that id."""
         found = await self._app.store.actions(id=checked_id(id))
         return found[0] if found else None
 
@@ -170,7 +170,7 @@ class Actions:
         while True:
             found, before = await self._app.store.matching_ids(which, before=before, size=batch)
             if found:
-                # Not as `ids`: whoever names jobs means them, also for a second redrive.
+                # Not as `ids`: a caller that names jobs means them, also for a second redrive.
                 yield replace(which, among=tuple(found)), found
             if before is None:
                 return
@@ -195,13 +195,13 @@ class Actions:
         if len(done) < len(found):
             left = found if action.kind is ActionKind.REDRIVE else [*{*found} - {*done}]
             asked = JobFilter(ids=tuple(left), limit=None)
-            if which.ids is not None:  # nothing is said of others than the filter means
+            if which.ids is not None:  # only jobs that match the filter are reported
                 asked = replace(asked, terms=which.terms)
             why.update(await self._states(asked, len(left), len(found) - len(done)))
         return Came(came.matched + len(found), came.done + len(done), dict(why))
 
     async def _states(self, left: JobFilter, asked: int, number: int) -> Counter[str]:
-        """Return how many were passed over, by the state that they are in now."""
+        """Return how many were passed over, by their current state."""
         found = await self._app.store.states(left)
         states = Counter({str(state): jobs for state, jobs in found.items()})
         if missing := asked - states.total():

@@ -34,7 +34,7 @@ class CarriedQueues:
     Parameters:
         transports: their brokers, by queue.
         relay_only: whether it relays these queues, answers no doorbell and runs no job.
-        doorbells_per_message: so many, if it only relays; others choose by durations.
+        doorbells_per_message: their number, if it only relays; others choose it by durations.
     """
 
     transports: Mapping[str, Transport] = field(default_factory=dict)
@@ -48,7 +48,7 @@ class Carried:
     Parameters:
         row: the worker's.
         tasks: the names of those that the application has.
-        producer: leaves these queues to this; what it hears of them goes to the relay.
+        producer: leaves these queues to this object; wake-ups for them are passed to the relay.
     """
 
     def __init__(
@@ -84,15 +84,15 @@ class Carried:
         duty = duty_of(transports, relay_only=queues.relay_only)
         self._relay = Relay(row, transports, self._heard, settings, per_message, duty)
         producer.leave_to(self._relay)
-        # Set while this worker asks for the duties that all share, and for the agenda. Of those
-        # that have nothing to ask the database for, the one that relays does so for the others.
+        # Set while this worker asks for the duties that all workers share, and for the agenda.
+        # Among workers that have no other query to make, the one that relays asks for all of them.
         self.keeps_house = self._relay.holds
         if producer.has_lanes:
             self.keeps_house = asyncio.Event()
             self.keeps_house.set()
 
     async def _answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
-        """Claim the jobs of doorbells, and have them started."""
+        """Claim the jobs of doorbells and start them."""
         if claims := await self._producer.answer(doorbells):
             self.on_jobs()
         return claims
@@ -105,13 +105,13 @@ class Carried:
         return heard | {"relay": self._relay.run}
 
     def unmended(self) -> list[str]:
-        """Return what brokers refuse until people mend it."""
+        """Return what brokers refuse until a person changes something."""
         parts: list[Doorbells | Relay] = [self._relay, *self._doorbells.values()]
         found = (each.unmended for each in parts)
         return [text for text in found if text is not None]
 
     def comparisons(self) -> Iterator[tuple[str, Coroutine[Any, Any, None]]]:
-        """Return comparisons of its brokers with what is needed, by name; to be awaited."""
+        """Return comparisons of its brokers with what its queues need, by name; to be awaited."""
         if not self._transports:
             return iter(())
         from mutirao.engine.brokers.comparison import comparisons
@@ -125,11 +125,11 @@ class Carried:
         return self._relay.duty if self._transports else None
 
     def note_holder(self, held_elsewhere: float) -> None:
-        """Take from a heartbeat for how many seconds another worker holds the duty."""
+        """Take from a heartbeat the seconds for which another worker still holds the duty."""
         self._relay.note_holder(held_elsewhere)
 
     def stop(self) -> None:
-        """Let the loops end: what was received is answered, what was rung is published."""
+        """Let the loops end: received doorbells are answered, rung ones are published."""
         for each in self._heard.values():
             each.stop()
         self._relay.stop()
@@ -140,7 +140,7 @@ class Carried:
 
 
 def check_doorbells_per_message(number: int) -> None:
-    """Raise ConfigurationError if so many doorbells are not to be in one message."""
+    """Raise ConfigurationError if a message cannot have this number of doorbells."""
     if not 1 <= number <= MAX_DOORBELLS_PER_MESSAGE:
         raise ConfigurationError(
             f"{number} doorbells are to be in one message; give 1 to {MAX_DOORBELLS_PER_MESSAGE}"
@@ -148,9 +148,9 @@ def check_doorbells_per_message(number: int) -> None:
 
 
 def _doorbells_per_message(dispatcher: Dispatcher) -> int:
-    """Return how many doorbells one message carries: what a slot works off in about 100 ms.
+    """Return how many doorbells one message carries: the jobs that a slot runs in about 100 ms.
 
-    So the prefetch of a consumer, a message for each slot, holds what it may hold ready. One of
-    jobs that take longer, or of which nothing is known yet.
+    The prefetch of a consumer is one message for each slot, so it holds no more jobs than that. It
+    is one doorbell if jobs take longer, or if no duration is known yet.
     """
     return max(1, min(MAX_DOORBELLS_PER_MESSAGE, dispatcher.ahead_of_slot()))

@@ -1,7 +1,7 @@
 """Compares what a broker has with what its queues need, once at the start, and logs differences.
 
-A queue that somebody has declared in another way is consumed as any: what it lacks, such as a way
-to the dead, would show only where it is needed.
+A queue that was declared with other properties can still be consumed. What it lacks, such as the
+route to its dead-letter queue, would otherwise show only when it is needed.
 """
 
 import asyncio
@@ -16,8 +16,8 @@ from mutirao.model.brokers.message import Difference
 from mutirao.ports import Transport
 from mutirao.ports.brokers import by_transport
 
-# Seconds: it takes many requests, and a client warns of one that is broken off, as by a worker that
-# ends soon.
+# Seconds. The comparison takes many requests, and a client library warns if one is interrupted, for
+# example because the worker ends soon after its start.
 AFTER = 5.0
 
 Compare = Callable[[], Awaitable[Sequence[Difference]]]
@@ -39,14 +39,14 @@ def comparisons(
 
 
 async def _log_differences(broker: str, began: Iterable[asyncio.Event], compare: Compare) -> None:
-    """Log what a broker has otherwise; return once that is known, or cannot be.
+    """Log how a broker differs from what is needed; return once that is known, or cannot be.
 
-    What is missing is no part of it: whoever needs that gets an error.
+    Objects that are missing are not reported here: their use raises an error.
 
     Parameters:
         broker: its name for people.
-        began: set once its queues are consumed: it is asked after that, as one that is away would
-            be asked in vain.
+        began: set once its queues are consumed. The broker is asked after that, because it may be
+            unreachable before.
         compare: asks it.
     """
     for each in began:
@@ -56,8 +56,8 @@ async def _log_differences(broker: str, began: Iterable[asyncio.Event], compare:
         differences = await _compared(compare)
     except TransportError as error:
         log.info(
-            "%s cannot be compared with what its queues need: %s; `mutirao doctor` does so for"
-            " somebody with more rights",
+            "%s cannot be compared with what its queues need: %s; run `mutirao doctor` as a user"
+            " with more rights",
             *(broker, error),
         )
     except Exception:  # noqa: BLE001 (logged; the queues are consumed all the same)
@@ -73,5 +73,5 @@ async def _compared(compare: Compare) -> Sequence[Difference]:
     while True:
         try:
             return await compare()
-        except TransportUnavailable:  # who consumes says so
+        except TransportUnavailable:  # the consumer logs it
             await asyncio.sleep(backoff.next())

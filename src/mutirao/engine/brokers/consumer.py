@@ -1,7 +1,7 @@
 """Consumes one queue of a broker: receives, runs and settles its jobs.
 
-A delivery becomes a claim, and takes the way of every claim: slots, executor, outcome. It is
-received only when there is room, and held back by nothing but the prefetch.
+A delivery becomes a claim and is processed like every claim: slots, executor, outcome. It is
+received only when there is room; only the prefetch limits how many are held.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ from mutirao.tasks import job_messages
 def fitting_prefetch(most: int, least: int) -> int:
     """Return the prefetch for up to `most` deliveries: more of short jobs, fewer of long ones.
 
-    A power of two, so that it does not change with every job. At least one for each slot: whoever
-    has few of them may get more.
+    A power of two, so that it does not change with every job. At least one for each slot, so a
+    worker that holds few deliveries can receive more.
     """
     return least if most <= least else 1 << most.bit_length()
 
@@ -74,24 +74,24 @@ async def wait_for_room(dispatcher: Dispatcher, stopping: asyncio.Event) -> None
 
 
 UNKNOWN_DELAY, MAX_TIMES_UNKNOWN = 5.0, 120  # seconds; ten minutes for workers that have the task
-RETURNED_OFTEN = 5  # times, after which a message is sent anew: brokers count them up to a limit
-# The prefetch grows by steps, each once as many have been run as were held: the first handlers may
-# be shorter than the rest, and what the broker has handed out nobody else can run.
+RETURNED_OFTEN = 5  # times, after which a message is published again: brokers limit returns
+# The prefetch grows by steps, each after as many jobs have run as were held: the first handlers may
+# be shorter than the rest, and no other worker can run what the broker has handed out.
 GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
 _RUNS = count(1)  # distinguishes deliveries of the same message, in this process
 
 
 class Source(Protocol):
-    """The part of a `Transport` that is received from."""
+    """The part of a `Transport` that a consumer uses."""
 
     @property
     def longest_delay(self) -> float:
-        """The maximum seconds after which something comes again."""
+        """The maximum delay of a published message, in seconds."""
         ...
 
     @property
     def longest_again(self) -> float:
-        """The maximum seconds for that, from when it was received."""
+        """The maximum delay of a returned message, in seconds since it was received."""
         ...
 
     def consumer(
@@ -107,11 +107,11 @@ class Source(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ConsumedQueue:
-    """One queue of a broker, as it is consumed.
+    """One queue of a broker, and how it is consumed.
 
     Parameters:
         reader: reads what other programs published.
-        begun: the log line which says that it is consumed.
+        begun: the log line for the start of consuming.
     """
 
     name: str
@@ -122,12 +122,12 @@ class ConsumedQueue:
 
 @dataclass(frozen=True, slots=True)
 class Handlers:
-    """How a worker runs what comes.
+    """How a worker runs received jobs.
 
     Parameters:
-        tasks: the names of those that it serves.
+        tasks: the names of the tasks that it serves.
         begin: opens the transactions of handlers.
-        listeners: what measures the worker; None: nothing does.
+        listeners: measure the worker; None: nothing does.
     """
 
     tasks: Collection[str]
@@ -138,10 +138,10 @@ class Handlers:
 
 
 class Receiver:
-    """The loop of one queue.
+    """The loop that consumes one queue.
 
     Parameters:
-        late: takes what waits for too long.
+        late: takes jobs that must wait for longer than the broker can hold them.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Receiver:
 
     @property
     def refused(self) -> TransportError | None:
-        """What the broker refuses until people mend it; None: nothing."""
+        """What the broker refuses until a person changes something; None: nothing."""
         if self._trouble.unmended:
             return self._refused
         paused = None if self._consumer is None else self._consumer.paused
@@ -204,17 +204,17 @@ class Receiver:
         self.consumes.set()
 
     def stop(self) -> None:
-        """Receive no more, and start no more; what runs goes on."""
+        """Receive no more and start no more; running handlers continue."""
         self.dispatcher.close()
         self._stopping.set()
         self.dispatcher.changed.set()
 
     def finish(self) -> None:
-        """Make `run` end once what has ended is settled: nothing runs any more."""
+        """Make `run` end once all that has ended is settled: no handler runs any more."""
         self._settled_all.set()
 
     def cut(self) -> None:
-        """Settle no more: what is left comes again."""
+        """Settle no more: the broker delivers again what is not settled."""
         self._returns.cancel()
 
     async def _turns(self) -> float:
@@ -258,7 +258,7 @@ class Receiver:
         self._pulse.turn()
         if (failure := self._returns.failure) is not None:
             raise SettlingFailed(
-                f"what came from queue {self.queue!r} can never be settled: {failure}"
+                f"a message of queue {self.queue!r} can never be settled: {failure}"
             ) from failure
         dispatcher = self.dispatcher
         if stalled := dispatcher.drop_stalled():
@@ -291,7 +291,7 @@ class Receiver:
             await consumer.resize(self._prefetch)
 
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
-        """Return what this worker runs of what came; settle the rest."""
+        """Return the claims of deliveries that this worker runs; settle the other deliveries."""
         claims, now = [], datetime.now(UTC)
         turn = SuspectTurn(self.dispatcher.has_suspect())
         for delivery in came:
@@ -318,18 +318,19 @@ class Receiver:
         return claims
 
     def _not_now(self, delivery: Delivery, message: Message, turn: SuspectTurn) -> Again | None:
-        """Return how a message comes again that is not run now; None: it is.
+        """Return how a message that is not run now is delivered again; None: it is run now.
 
-        A suspect is noted first, and then it starts where no other one is.
+        The start of a suspect is noted in its message first. It runs only while no other suspect
+        does.
         """
         if not message.suspect:
             if delivery.returned:
                 publish_lost(self._transport, message)
-            often = delivery.returned >= RETURNED_OFTEN  # for which a broker gives it up in the end
+            often = delivery.returned >= RETURNED_OFTEN  # a broker gives it up in the end
             return Again(delivery, message, anew=True) if often else None
         if message.noted:
             self._suspects.came_back()
-        if message.lost + 1 >= MAX_LOST_RUNS:  # it is dead, which ends no worker
+        if message.lost + 1 >= MAX_LOST_RUNS:  # it is marked dead and not run
             return None
         if turn.take():
             if message.noted:
@@ -340,10 +341,10 @@ class Receiver:
         return Again(delivery, message, turn.wait(), anew=True)
 
     async def _clear_the_way(self, suspect: Claim) -> bool:
-        """Let a suspect start once what was sent anew before is settled, and receive nothing.
+        """Wait until republished messages are settled, so that a suspect can start.
 
-        It may end this process at once: what was sent and not acknowledged would be there twice, it
-        itself among that.
+        Nothing is received meanwhile. A suspect may end this process at once: messages that were
+        published again and not acknowledged would then exist twice, the suspect's own among them.
         """
         self._clearing += 1
         try:
@@ -356,7 +357,7 @@ class Receiver:
     def _read(
         self, consumer: Consumer, delivery: Delivery, run: int, now: datetime
     ) -> Message | None:
-        """Return the message of a delivery; None if it was settled, as nobody is to run it."""
+        """Return the message of a delivery; None if it was settled because none is to run it."""
         try:
             message = self._reader.read(delivery, now)
             return self._suspects.judged(message, delivery.returned)
@@ -376,7 +377,7 @@ class Receiver:
         why: Exception,
         kind: str | None = None,
     ) -> None:
-        """Put what nobody can read to the dead: it would come again and again."""
+        """Bury a message that cannot be read: it would be delivered again and again."""
         cause = why.__cause__ if delivery.foreign is not None else None
         if cause is not None and not can_be_written(cause):
             cause = None
@@ -387,7 +388,7 @@ class Receiver:
         self._returns.bury((0, run), buried)
 
     def _leave_to_others(self, key: Key, delivery: Delivery, message: Message) -> None:
-        """Leave a message to workers that have its task; if there are none for long, bury it."""
+        """Leave a message to workers that have its task; bury it if none takes it for long."""
         task = message.task
         if job_messages.times_unknown(message) >= MAX_TIMES_UNKNOWN:
             reason = f"no worker had its task {task!r} for a long time; register it, then return it"
@@ -411,7 +412,7 @@ class Receiver:
             self._returns.give_back([(0, run)])
 
     def _lost(self, deliveries: Sequence[Delivery]) -> None:
-        """Give up attempts whose deliveries are not ours any more: they come again elsewhere."""
+        """End attempts whose deliveries this worker has lost: other workers receive them again."""
         self._suspects.cut(self._returns.ids(deliveries))
         self.dispatcher.lose(self._returns.lose(deliveries))
 
@@ -422,7 +423,7 @@ class Receiver:
         self.dispatcher.notify_if_room()
 
     async def _follow(self, job: NewJob) -> None:
-        """Publish the job that follows a death, until it is confirmed."""
+        """Publish the on_dead job of a dead job, until the broker confirms it."""
         message = job_messages.message_of(job, job_messages.new_id(), 0.0)
         backoff = Backoff(self._settings.longest_wait)
         while (error := (await self._transport.publish([message]))[0]) is not None:
@@ -444,7 +445,7 @@ class Receiver:
         self.consumes.set()
 
     def _say(self, what: str, kind: str | None = None, error: BaseException | None = None) -> None:
-        """Log once what many messages have in common."""
+        """Log once what applies to many messages."""
         if (subject := kind or what) not in self._said:
             self._said.add(subject)
             log.error("%s", what, exc_info=error)

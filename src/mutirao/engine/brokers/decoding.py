@@ -1,6 +1,6 @@
 """Decodes messages that other programs published, with a decoder of the application.
 
-Whatever a decoder meets can at worst have its message buried.
+At worst, an error of a decoder buries its message.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ NO_DECODER = "it is of another program; give @app.consumer a decoder for it"
 
 
 class Undecodable(Exception):
-    """A message that nobody can read; the text says what is wrong, `kind` what many share."""
+    """A message that cannot be read; `kind`: the part of the text that many messages share."""
 
     def __init__(self, problem: str, kind: str | None = None) -> None:
         super().__init__(problem)
@@ -26,11 +26,11 @@ class Undecodable(Exception):
 
 
 class Expired(Exception):
-    """A message whose publisher wants it no more; the text says since when."""
+    """A message that has expired; the text says when."""
 
 
 class Reader:
-    """The reading of one queue's deliveries. `decode`: what was given for the queue, if anything.
+    """Reads the deliveries of one queue. `decode`: the queue's decoder, if it has one.
 
     Parameters:
         tasks: all that are registered.
@@ -42,11 +42,11 @@ class Reader:
         self._queue, self._tasks, self._decode = queue, tasks, decode
 
     def read(self, delivery: Delivery, now: datetime) -> Message:
-        """Return the message of a delivery; its `delay` says how long it has still to wait.
+        """Return the message of a delivery; its `delay` is the time that it still has to wait.
 
         Raises:
-            Undecodable: it is no message, and no decoder can read it, or its task cannot take it.
-            Expired: it is not wanted any more.
+            Undecodable: it is no message and no decoder can read it, or its task cannot take it.
+            Expired: it has expired.
         """
         if delivery.message is not None:
             return delivery.message

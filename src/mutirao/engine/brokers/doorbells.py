@@ -1,8 +1,8 @@
 """Consumes the doorbells of one queue: a message names jobs, which are claimed in the database.
 
-A doorbell is acknowledged once the job is claimed, or found to be claimed already: from then on the
-heartbeat keeps the job, not the broker, however long its handler takes. If the worker is killed
-between the claim and the acknowledgement, the doorbell comes again and is stale.
+A doorbell is acknowledged once its job is claimed, or was found to be claimed already. From then on
+the heartbeat keeps the job, not the broker, however long its handler takes. If the worker is killed
+between the claim and the acknowledgement, the broker delivers a doorbell that is stale.
 """
 
 import asyncio
@@ -33,15 +33,15 @@ UNKNOWN_FIRST, UNKNOWN_LONGEST = 1.0, 30.0
 # Claims jobs by their doorbells and has them started; returns what was claimed.
 Answer = Callable[[Sequence[Doorbell]], Awaitable[Sequence[Claim]]]
 
-Read = tuple[Settling, list[Doorbell]]  # what becomes of a delivery, and what it brings
+Read = tuple[Settling, list[Doorbell]]  # how a delivery is settled, and its doorbells
 
 
 class Doorbells:
-    """The loop of one queue.
+    """The loop that answers the doorbells of one queue.
 
     Parameters:
         served: the names of the tasks that the worker serves.
-        answer: claims the jobs of doorbells, and has them started.
+        answer: claims the jobs of doorbells and starts them.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class Doorbells:
 
     @property
     def unmended(self) -> str | None:
-        """What the broker refuses until people mend it; None: nothing."""
+        """What the broker refuses until a person changes something; None: nothing."""
         paused = None if self._consumer is None else self._consumer.paused
         if self._trouble.unmended or paused is None or not is_for_people(paused):
             return self._trouble.unmended
@@ -84,7 +84,7 @@ class Doorbells:
         await forever(partial(self._turns, pulse), pulse, self._trouble, stopping=self._stopping)
 
     def stop(self) -> None:
-        """Answer no more; what the broker has handed out goes back to it."""
+        """Answer no more; unanswered messages go back to the broker."""
         self._stopping.set()
         self._dispatcher.changed.set()
 
@@ -118,7 +118,7 @@ class Doorbells:
                     await self._take(consumer, came)
 
     async def _resize(self, consumer: Consumer, room: int) -> None:
-        """Have the broker hand out the messages whose jobs fit."""
+        """Set the prefetch to the number of messages whose jobs fit."""
         least = self._messages(self._settings.concurrency)
         fitting = fitting_prefetch(self._messages(min(room, self._dispatcher.most())), least)
         if fitting > self._prefetch or 4 * fitting <= self._prefetch:
@@ -126,14 +126,14 @@ class Doorbells:
             await consumer.resize(fitting)
 
     def _messages(self, jobs: int) -> int:
-        """Return how many messages bring so many jobs."""
+        """Return how many messages bring this number of jobs."""
         return max(1, -(-jobs // self._size))
 
     async def _receive(self, consumer: Consumer, room: int) -> list[Read]:
         """Wait for doorbells for a while; return those for which there is room.
 
-        They are of one message at least: its jobs may be some more than there is room for, which
-        wait for a slot then.
+        At least one message is returned. It may bring more jobs than there is room for; these wait
+        for a slot.
         """
         if not self._left:
             if self._waits_since is None:
@@ -162,7 +162,7 @@ class Doorbells:
             log.info("%s messages of doorbells come again, and are stale: %s", len(lost), lost[0])
 
     def _read(self, delivery: Delivery) -> Read:
-        """Return what becomes of a delivery, and its doorbells if this worker answers them."""
+        """Return how a delivery is settled, and its doorbells if this worker answers them."""
         message = delivery.message
         try:
             if message is None:
@@ -181,8 +181,9 @@ class Doorbells:
     def _leave_to_others(self, delivery: Delivery, message: Message) -> Settling:
         """Return a doorbell to the broker, for workers that have its task.
 
-        It waits for longer each time. After the grace it is dropped: the relay takes the job for
-        lost then and rings anew, so that otherwise its doorbells would be more and more.
+        It waits for longer each time. After the grace period it is dropped: the relay then takes
+        the job for lost and rings again. Without the drop, a job would have more and more
+        doorbells.
         """
         self._served.leave([message.task], f"jobs of queue {self.queue} left to others")
         wait, waited = UNKNOWN_FIRST, 0.0

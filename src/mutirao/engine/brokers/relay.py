@@ -1,10 +1,10 @@
-"""Publishes due jobs of carried queues to their brokers, and takes back what gets no answer.
+"""Publishes due jobs of carried queues to their brokers, and takes back unanswered doorbells.
 
-Any number of workers may relay at once: each doorbell is rung by one of them. One of those that
-have the same carried queues, which holds the duty, looks for due jobs also when nobody wakes it;
-others do when they are woken. A doorbell is rung first, and published then: if its relay is killed
-in between, or the broker loses it, nobody answers, and after a grace period it is taken back with
-the next run.
+Any number of workers may relay at once: each doorbell is rung by one of them. Among workers that
+have the same carried queues, one holds the duty and looks for due jobs also without a wake-up;
+the others look when they are woken. A doorbell is written to the database first and published then.
+If its relay is killed in between, or the broker loses it, no worker answers. After a grace period
+it is taken back with the next run.
 """
 
 import asyncio
@@ -30,20 +30,20 @@ from mutirao.ports import Transport
 from mutirao.ports.brokers import grouped
 from mutirao.ports.events import event_transport, published
 
-# The duty is held for so many heartbeats, and asked for again within a fraction of one, so that who
-# takes over from a worker that was killed sees its jobs rescued, and schedules tick, in time. It is
-# renewed so often that each heartbeat of a worker that rests, one in two, shows more time than
-# passes until the next one, also where that is late: it asks for nothing itself.
+# The duty is held for so many heartbeats, and asked for again within a fraction of one. A worker
+# that takes over from a killed one therefore rescues its jobs, and makes schedules tick, in time.
+# A resting worker learns from each heartbeat, one in two, for how long the duty is held elsewhere.
+# It is renewed so often that this time lasts until the next heartbeat, even if that is late.
 DUTY_TTL, ASK_WITHIN, RENEW_EVERY = 2.3, (0.1, 0.2), 0.25
 BATCH = 500  # doorbells rung in one transaction, and published in one batch
-MAX_EXPECTED = 1_000  # due times that are remembered; looking finds the rest
+MAX_EXPECTED = 1_000  # due times that are remembered; a search finds the others
 MAX_RECALLED = 5_000  # doorbells taken back at a time
 # Seconds without a doorbell, with room for one, after which a broker is taken to have none.
 QUIET_AFTER = 5.0
 
 
 class QueueState(Protocol):
-    """What a worker hears of one queue's doorbells."""
+    """What a worker knows of one queue's doorbells."""
 
     @property
     def quiet_for(self) -> float:
@@ -52,19 +52,19 @@ class QueueState(Protocol):
 
     @property
     def reached(self) -> datetime | None:
-        """When the last doorbell was rung that was answered; None: none was."""
+        """When the last answered doorbell was rung; None: none was answered."""
         ...
 
 
 class Relay:
-    """The relaying of one worker.
+    """The relay loop of one worker.
 
     Parameters:
         transports: those of the carried queues, by queue.
-        ears: what this worker hears of each of them.
+        ears: the state of each queue's doorbells, as this worker sees it.
         row: the worker's.
         per_message: returns how many doorbells one message carries.
-        duty: the name of what one of several holds that do the same.
+        duty: the name of the duty, which one of several equal workers holds.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Relay:
 
     @property
     def unmended(self) -> str | None:
-        """What a broker refuses until people mend it; None: nothing."""
+        """What a broker refuses until a person changes something; None: nothing."""
         return self._trouble.unmended
 
     def wake(self) -> None:
@@ -100,21 +100,22 @@ class Relay:
         self._woken.set()
 
     def expect(self, due_at: float) -> None:
-        """Look when a job is due that this worker knows of, in monotonic seconds."""
+        """Look again at the monotonic time when a known job is due."""
         if len(self._expected) < MAX_EXPECTED:
             heappush(self._expected, due_at)
             self._woken.set()
 
     def note_holder(self, held_elsewhere: float) -> None:
-        """Take from a heartbeat for how many seconds another worker holds the duty.
+        """Take from a heartbeat the seconds for which another worker still holds the duty.
 
-        A worker that rests has no need to ask then: a heartbeat says so again before that is over.
+        A resting worker need not ask for the duty then: a later heartbeat says so before that time
+        is over.
         """
         if held_elsewhere and not self.holds.is_set():
             self._ask_when_it_ends(held_elsewhere)
 
     def stop(self) -> None:
-        """Make `run` end after what is being published."""
+        """Make `run` end after the batch that is being published."""
         self._stopping.set()
         self._woken.set()
 
@@ -149,14 +150,14 @@ class Relay:
             await self._look(pulse)
 
     def _next(self) -> float:
-        """Return when to turn again, unless woken before."""
+        """Return when to look again, unless woken before."""
         soonest = min([self._ask_at, *self._expected[:1]])
         if self.holds.is_set():
             soonest = min(soonest, self._look_at, self._recall_at)
         return 0.0 if self._asked else soonest
 
     async def _ask(self, now: float) -> None:
-        """Ask for the duty; who has it renews it, who has not waits until it may have ended."""
+        """Ask for the duty; its holder renews it, and others wait until it may have ended."""
         worker, heartbeat = self._row.id, self._settings.heartbeat
         if not self.holds.is_set() and (
             left := await self._store.held_elsewhere(self.duty, worker)
@@ -178,7 +179,7 @@ class Relay:
         self._ask_at = monotonic() + left + late * self._settings.heartbeat
 
     async def _look(self, pulse: LoopHealth) -> None:
-        """Ring and publish what is due, a batch being published while the next one is rung."""
+        """Ring and publish due jobs; one batch is published while the next one is rung."""
         heads = await self._store.lanes(self._transports)
         now = monotonic()
         ahead = min((now + head.due_in for head in heads if head.due_in > 0), default=inf)
@@ -196,7 +197,7 @@ class Relay:
         await publishing
 
     async def _publish(self, doorbells: Sequence[Doorbell]) -> None:
-        """Publish doorbells; take back those that a broker does not take, and raise why."""
+        """Publish doorbells; take back those that a broker refuses, and raise the reason."""
         groups = grouped(doorbells, lambda doorbell: self._transports[doorbell.queue])
         most = self._per_message()
         results = await asyncio.gather(*(_publish_to(*group, most) for group in groups))
@@ -206,7 +207,7 @@ class Relay:
             raise failed[0][1]
 
     async def _recall(self, now: float) -> None:
-        """Take back doorbells that nobody answers any more, by what this worker hears."""
+        """Take back doorbells that no worker answers any more, by what this worker observes."""
         grace = self._settings.doorbell_grace
         self._recall_at = now + min(grace / 4, QUIET_AFTER)
         for queue, ear in self._ears.items():
@@ -217,8 +218,8 @@ class Relay:
             back = await self._store.recall([queue], grace, MAX_RECALLED, reached=reached)
             if back:
                 log.warning(
-                    "nobody answered the doorbells of %s jobs of queue %s within %g s: ringing"
-                    " again",
+                    "no worker answered the doorbells of %s jobs of queue %s within %g s:"
+                    " ringing again",
                     *(len(back), queue, grace),
                 )
                 self._asked = True
@@ -234,7 +235,7 @@ class Relay:
 async def _publish_to(
     transport: Transport, doorbells: Sequence[Doorbell], most: int
 ) -> list[tuple[Doorbell, TransportError]]:
-    """Publish doorbells, up to `most` a message; return those that are not taken, and why."""
+    """Publish doorbells, up to `most` a message; return the refused ones, and the reason."""
     parcels = list(messages_of(doorbells, most))
     errors = await transport.publish([message for message, _ in parcels])
     pairs = list(zip(parcels, errors, strict=True))
@@ -247,8 +248,8 @@ async def _publish_to(
 def duty_of(queues: Iterable[str], *, relay_only: bool = False) -> str:
     """Return the name of the duty of all workers that have the same carried queues.
 
-    Those that do nothing but relay (`relay_only`) have one of their own: who consumes knows better
-    what is lost, and so one of those is always to take back.
+    Workers that only relay (`relay_only`) have a duty of their own. A worker that also consumes
+    knows better which doorbells are lost, so one of those always takes them back.
     """
     listed = json.dumps(sorted(queues), ensure_ascii=False)
     digest = blake2s(listed.encode(), digest_size=8).hexdigest()
@@ -264,9 +265,9 @@ def _nothing() -> "asyncio.Future[None]":
 class Backlog:
     """The loop that asks a broker how many messages wait in one queue. A `QueueState` of a `Relay`.
 
-    While none waits the broker has lost what was rung long ago, or a consumer holds it, which will
-    find it stale. While some wait nothing is known: they may wait for a consumer, and what is lost
-    may be as old.
+    While none waits, old doorbells were lost by the broker, or a consumer holds them and will find
+    them stale. While some wait, nothing is known: an old doorbell may be among them, waiting for a
+    consumer.
     """
 
     reached: datetime | None = None
@@ -300,5 +301,5 @@ class Backlog:
         return min(self._settings.doorbell_grace, QUIET_AFTER) / 2
 
     def stop(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         self._stopping.set()

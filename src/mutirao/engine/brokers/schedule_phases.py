@@ -15,15 +15,15 @@ from mutirao.tasks import job_messages
 
 @dataclass
 class Loop:
-    """One schedule, as this worker sees it. `token`: the highest in hand; `tags`: all in hand."""
+    """A schedule, as this worker sees it. `token`: the highest it holds; `tags`: of all of them."""
 
     schedule: Schedule
     token: Token | None = None
     tags: list[Any] = field(default_factory=list)
     since: float = 0.0
-    serial: int = 0  # of the last token that was put or held
+    serial: int = 0  # of the last token that was published or held
     delivery: Delivery | None = None
-    handed_at: float | None = None  # when the phase became ready, while nobody has received it
+    handed_at: float | None = None  # when the phase became ready, while no worker has received it
     timer: asyncio.TimerHandle | None = None
     consumers: int = 1
     came: asyncio.Event = field(default_factory=asyncio.Event)

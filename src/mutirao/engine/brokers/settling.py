@@ -1,7 +1,7 @@
 """Settles deliveries of a broker: acknowledges, retries, buries; moves long delays to the database.
 
-What is done is acknowledged in batches, after a few milliseconds. What comes again or is dead is
-published first, which takes a round trip, and holds up nothing else.
+Successes are acknowledged in batches, after a few milliseconds. A retry or a dead message is
+published first. That takes a round trip, and delays no other delivery.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ Write = Callable[[NewJob], Awaitable[object]]  # into the store; returns the job
 
 @dataclass(frozen=True, slots=True)
 class LateStore:
-    """The database in which jobs go on that wait for too long.
+    """The database that keeps jobs whose wait is too long for the broker.
 
     Parameters:
         write: writes a job into it.
-        patience: seconds for which it is waited for while it is away.
+        patience: seconds to wait for the database while it is unavailable.
     """
 
     write: Write
@@ -50,13 +50,13 @@ class LateStore:
 
 
 class Overflow:
-    """Where the attempts of one queue go on that wait for too long.
+    """Moves attempts of one queue to the database if their wait is too long for the broker.
 
     Parameters:
-        longest: seconds from when it was received, after which something may come again.
-        in_order: whether the queue keeps an order: then they stay in it, whose others wait.
+        longest: the maximum delay of a returned message, in seconds since it was received.
+        in_order: whether the queue keeps an order: then its jobs stay in it, and the others wait.
         most_attempts: returns how many attempts a job may have.
-        store: where they go on.
+        store: where they are written.
     """
 
     def __init__(
@@ -71,13 +71,13 @@ class Overflow:
         self._said = set[str]()
 
     def is_too_long(self, after: float, held_for: float) -> bool:
-        """Return whether what was received `held_for` seconds ago cannot wait that long."""
+        """Return whether the broker cannot delay a message that was received `held_for` s ago."""
         return held_for + after > self._longest
 
     async def keep(self, ended: Finished, after: float, waited: float) -> bool:
-        """Write a job that goes on in `after` seconds; return False if it stays with the broker.
+        """Write a job that continues in `after` seconds; return False if it stays with the broker.
 
-        It has the attempts that are left. Commits in a transaction of its own.
+        It keeps its remaining attempts. Commits in a transaction of its own.
 
         Parameters:
             waited: seconds for which the database has been tried.
@@ -124,14 +124,14 @@ class _Held:
 
 
 class DeliverySettler:
-    """The deliveries of one queue that a worker holds, and their settling. A `Settler`.
+    """Settles the deliveries of one queue that a worker holds. A `Settler`.
 
     Parameters:
         linger: seconds for which a finished one may wait for others.
-        late: takes what waits for longer than the broker can hold it.
+        late: takes jobs whose wait is longer than the broker can hold them.
         follow: publishes the job that follows a death, and returns once that is confirmed.
         on_settled: called when some were settled.
-        on_buried: called with what is to be buried without an attempt, and what was read of it.
+        on_buried: called with a message that is buried without an attempt, and what was read of it.
     """
 
     def __init__(
@@ -150,8 +150,8 @@ class DeliverySettler:
         self._tasks: set[asyncio.Task[None]] = set()
         self._flush_at: asyncio.TimerHandle | None = None
         self._all_settled, self._one_settled = asyncio.Event(), asyncio.Event()
-        self.failure: Exception | None = None  # by which something can never be settled
-        self.listeners: Listeners | None = None  # what measures the worker
+        self.failure: Exception | None = None  # why something can never be settled
+        self.listeners: Listeners | None = None  # measure the worker
 
     @property
     def unsettled(self) -> int:
@@ -181,15 +181,15 @@ class DeliverySettler:
             self._gather(key, settling)
 
     def announce_woken(self, woken: Iterable[Wake]) -> None:
-        """Do nothing: here no job waits for the end of another."""
+        """Do nothing: no job of a broker waits for the end of another."""
 
     def note_own(self, finished: Finished, woken: Iterable[Wake]) -> None:
-        """Do nothing: no transaction settles what a broker holds."""
+        """Do nothing: no SQL transaction settles a delivery."""
 
     def hold(
         self, key: Key, consumer: Consumer, delivery: Delivery, message: Message | None
     ) -> None:
-        """Hold a delivery from now on, under this key, with what was read of it."""
+        """Hold a delivery from now on, under this key, with its decoded message."""
         self._held[key] = _Held(consumer, delivery, message)
 
     def settle(self, key: Key, settling: Settling) -> None:
@@ -204,21 +204,21 @@ class DeliverySettler:
         self._gather(key, settling)
 
     def give_back(self, keys: Iterable[Key]) -> None:
-        """Have deliveries that have not started come again, as they came: no attempt is counted."""
+        """Return deliveries that have not started to the broker: no attempt is counted."""
         for key in keys:
             held = self._held.get(key)
             if held is not None and held.message is not None:
                 self._gather(key, Again(held.delivery, held.message, anew=True))
 
     def ids(self, deliveries: Sequence[Delivery]) -> set[str]:
-        """Return the ids of the messages of deliveries, as far as they were read."""
+        """Return the message ids of deliveries, as far as they were read."""
         gone = set(deliveries)
         read = (each.message for each in self._held.values() if each.delivery in gone)
         unread = (each.message for each in gone)
         return {message.id for message in (*read, *unread) if message is not None}
 
     def lose(self, deliveries: Sequence[Delivery]) -> set[Key]:
-        """Forget deliveries that are not ours any more; return their keys."""
+        """Forget deliveries that this worker has lost; return their keys."""
         gone = set(deliveries)
         keys = {key for key, held in self._held.items() if held.delivery in gone}
         for key in keys:
@@ -231,20 +231,20 @@ class DeliverySettler:
         return keys
 
     async def idle(self) -> None:
-        """Wait until all that has ended is settled, or lost."""
+        """Wait until every attempt that has ended is settled or lost."""
         while self._unsettled:
             self._all_settled.clear()
             await self._all_settled.wait()
 
     async def sent(self) -> None:
-        """Wait until what is to be settled by now is, or is lost."""
+        """Wait until everything that is to be settled by now is settled or lost."""
         left = {key for key in self._unsettled if self._held[key].settling is not None}
         while left := left & self._unsettled:
             self._one_settled.clear()
             await self._one_settled.wait()
 
     def cancel(self) -> None:
-        """Stop settling: what is left comes again."""
+        """Stop settling: the broker delivers again what is left."""
         for task in self._tasks:
             task.cancel()
 
@@ -257,7 +257,7 @@ class DeliverySettler:
             self._flush_at = loop.call_later(self._linger, self._flush)
 
     def _flush(self) -> None:
-        """Settle what was gathered: for each consumer what is done, then what is sent."""
+        """Settle what was gathered: for each consumer acknowledgements, then publications."""
         self._flush_at = None
         gathered, self._gathered = self._gathered, []
         groups: dict[tuple[int, bool], list[Key]] = defaultdict(list)
@@ -270,7 +270,7 @@ class DeliverySettler:
     async def _settle(self, keys: list[Key]) -> None:
         """Settle until the broker has it all, or the deliveries are lost."""
         what = f"cannot settle {len(keys)} jobs"
-        # One of many such at a time: a broker that throttles takes some, and refuses others.
+        # Only one such batch at a time: a throttling broker accepts some and refuses others.
         trouble = LoopRetry(what, "jobs are settled now", MAX_WAIT, who=None, once="text")
         while keys := [key for key in keys if key in self._held]:
             consumer, began = self._held[keys[0]].consumer, monotonic()
@@ -304,9 +304,9 @@ class DeliverySettler:
             listeners.fenced(lost)
 
     async def _settle_halves(self, keys: list[Key], error: Exception) -> None:
-        """Settle in halves what fails as a whole; bury the one that fails, with the reason.
+        """Settle in halves a batch that fails as a whole; bury the one that fails, with the reason.
 
-        If that fails as well, the worker cannot go on: it would hold the delivery for ever.
+        If that fails as well, the worker cannot continue: it would hold the delivery for ever.
         """
         if len(keys) > 1:
             half = len(keys) // 2
@@ -326,7 +326,7 @@ class DeliverySettler:
         await self._settle(keys)
 
     def _bury_instead(self, held: _Held, error_type: str, error: str) -> None:
-        """Have a held delivery buried whose settlement the broker cannot have."""
+        """Bury a held delivery whose settlement the broker refuses."""
         attempts = held.message.attempt if held.message is not None else 0
         cause = Cause(
             error_type=error_type, error=outcomes.shortened(error), attempts=attempts,
@@ -340,7 +340,7 @@ class DeliverySettler:
         return held.settling or Ack(held.delivery)
 
     def _settled(self, key: Key, error: TransportError | None) -> bool:
-        """Return whether there is nothing more to do for a delivery."""
+        """Return whether nothing is left to do for a delivery."""
         held = self._held.get(key)
         if held is None:
             return True
@@ -368,7 +368,7 @@ class DeliverySettler:
         return self._late.is_too_long(settling.after, monotonic() - held.since)
 
     async def _keep(self, key: Key, finished: Finished, settling: Again) -> None:
-        """Have it go on in the database, and acknowledge it after that: it must not be lost."""
+        """Write the job to the database, and acknowledge it after that: it must not be lost."""
         backoff, since = Backoff(), monotonic()
         while (held := self._held.get(key)) is not None:
             try:

@@ -1,7 +1,7 @@
 """One running attempt, its stall watchdog, and where it goes when it has ended.
 
-One timer for each such attempt, and none for others. A sign costs the writing of a number: it is
-compared when the timer is due, and the timer is set for the rest.
+Each watched attempt has one timer; others have none. A sign of life only writes a number. The
+number is compared when the timer is due, and the timer is then set for the remaining time.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ from mutirao.model.jobs.outcome import Outcome
 
 
 class StallWatch:
-    """The watch over the signs of life of one attempt.
+    """Detects that one attempt gives no sign of life.
 
     Parameters:
         seconds: how long it may be silent.
@@ -41,7 +41,7 @@ class StallWatch:
 
     @property
     def due(self) -> float:
-        """When the next sign of life is due, by the clock. From any thread."""
+        """The time when the next sign of life is due, by the clock. From any thread."""
         return self._due
 
     def sign(self) -> None:
@@ -49,20 +49,20 @@ class StallWatch:
         self._due = self._clock() + self._seconds
 
     def begin(self) -> None:
-        """Start to count now: the handler has only just been called."""
+        """Start to count now: the handler is called only now."""
         if not self._timer.cancelled():
             self.sign()
             self._again()
 
     def look(self) -> None:
-        """Report that the attempt stalls, if it does; look again when it may, otherwise."""
+        """Report that the attempt stalls, if it does; otherwise look again when it may."""
         if self._clock() >= self._due:
             self._stalled()
         else:
             self._again()
 
     def stop(self) -> None:
-        """Watch no more."""
+        """Stop watching."""
         self._timer.cancel()
 
     def _again(self) -> None:
@@ -94,7 +94,7 @@ class Running:
     def __init__(
         self, claim: Claim, begin: Begin, lend: "Callable[[Running], None] | None" = None
     ) -> None:
-        """Set the parts; `lend` leaves its slot to others, if it has one."""
+        """Set the parts; `lend` leaves its slot to other attempts, if it has one."""
         self._begin, self._lend = begin, lend
         self.lent = False  # whether it has left its slot to others
         self.claim = claim
@@ -102,7 +102,7 @@ class Running:
         self.ended: float | None = None  # when its call returned, if a thread has noted it
         self.settled = False  # by its own transaction
         self.stopping = False  # whether the worker wants to end
-        self.informed = False  # whether the handler has learned that it shall end
+        self.informed = False  # whether the handler knows that it shall end
         self.over = False  # whether its handler has ended
         self.woken: Sequence[Wake] = ()  # lanes to which other jobs returned when it was settled
         self.interruption: Outcome | None = None
@@ -117,7 +117,7 @@ class Running:
         return monotonic() - self.started
 
     def begin_now(self) -> None:
-        """Restart the attempt's time: its handler has only just been called."""
+        """Restart the attempt's time: its handler is called only now."""
         self.started = monotonic()
         if self.arm is not None and self.timer is not None and not self.timer.cancelled():
             self.arm()
@@ -130,7 +130,7 @@ class Running:
             self.watch.sign()
 
     def stop_timers(self) -> None:
-        """Let no timeout expire any more: the handler has ended."""
+        """Stop all timeouts: the handler has ended."""
         if self.timer is not None:
             self.timer.cancel()
         if self.watch is not None:
@@ -145,7 +145,7 @@ class Running:
         return getattr(self, "_error", None)
 
     def take_error(self) -> BaseException | None:
-        """Return that error, and forget it: its traceback leads to this attempt again."""
+        """Return that error and forget it: its traceback refers to this attempt."""
         error = self.error()
         if error is not None:
             del self._error

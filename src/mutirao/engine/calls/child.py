@@ -1,8 +1,8 @@
 """Runs in a child process: executes one call after another until the parent is gone.
 
-It turns its errors into outcomes, because an exception cannot leave the process. Everything that
-happens is reported in the answer to the order; what a handler leaves behind (threads, forks) cannot
-report anything after that.
+It turns errors into outcomes, because an exception cannot leave the process. Everything that
+happens is reported in the answer to the order; threads and forks that a handler leaves behind
+cannot report anything after that.
 """
 
 import multiprocessing
@@ -55,7 +55,7 @@ POLL_INTERVAL = 0.5  # seconds between two checks of a process, if the system of
 
 
 def end_of(pid: int) -> int | None:
-    """Return a descriptor that becomes readable when the process ends, if the system has such.
+    """Return a descriptor that becomes readable when the process ends, if the system has one.
 
     `Process.sentinel` is a pipe: forks of the process inherit it and keep it open.
     """
@@ -66,12 +66,11 @@ def end_of(pid: int) -> int | None:
 
 
 def serve(theirs: socket.socket, main: Main, set_up_logs: Callable[[], None] | None = None) -> None:
-    """Serve the orders that come, until the other side closes the connection.
+    """Serve orders until the other side closes the connection.
 
     Parameters:
         main: the main script of the other side.
-        set_up_logs: has this process log as the other side does; None: that is left to what is
-            imported.
+        set_up_logs: sets up logging as on the other side; None: the imported modules do that.
     """
     lead_group()
     if set_up_logs is not None:
@@ -113,7 +112,7 @@ def _answer(message: ChildMessage, voice: "_Sender", found: "FoundTasks") -> tup
 
 
 class FoundTasks:
-    """The tasks that were found, with what is computed of them."""
+    """Finds tasks, and remembers them with what is computed from them."""
 
     def __init__(self, main: Main) -> None:
         """Set the main script of the worker."""
@@ -129,7 +128,7 @@ class FoundTasks:
 
 
 class _Sender:
-    """The sender of messages: one at a time for all threads, and none about past orders."""
+    """Sends messages: one at a time for all threads, and none about past orders."""
 
     def __init__(self, theirs: socket.socket) -> None:
         self._socket, self._number = theirs, 0
@@ -154,7 +153,7 @@ class _Sender:
 
 
 class _ProgressSender:
-    """The sender of progress to the parent, about as often as the parent writes it."""
+    """Sends progress to the parent, about as often as the parent writes it."""
 
     def __init__(self, voice: _Sender, number: int) -> None:
         self._voice, self._number, self._next = voice, number, 0.0
@@ -169,7 +168,7 @@ class _ProgressSender:
             self._voice.say(PROGRESS, self._number, msgspec.json.encode(report))
 
     def sign(self, stall_timeout: float | None) -> None:
-        """Pass on a sign of life, as often as the watch over this attempt needs it."""
+        """Pass on a sign of life, as often as the watchdog of this attempt needs it."""
         self._refuse_forks("a job gave a sign of life")
         if stall_timeout is not None and monotonic() >= self._next_sign:
             self._next_sign = monotonic() + min(WRITE_INTERVAL, stall_timeout / 4)
@@ -214,7 +213,7 @@ def _call(task: Task[..., Any], *args: Any, **kwargs: Any) -> Any:
         if os.getpid() != pid:
             _end_fork(sys.exception())
     if isawaitable(result):
-        raise TypeError(f"the handler returned {result!r}, which nobody awaits in a process")
+        raise TypeError(f"the handler returned {result!r}, which is not awaited in a process")
     return result
 
 
@@ -236,7 +235,7 @@ def _no_transaction(job: Job, gives: Gives | Using) -> Any:
 
 
 def _leave_signals_to_parent() -> None:
-    """Ignore SIGINT and SIGTERM, though systemd sends them to all processes of a service.
+    """Ignore SIGINT and SIGTERM, which systemd sends to all processes of a service.
 
     Forks of this process get the default behaviour back. The signals are blocked during a fork:
     Python drops those that have a handler and arrive before the fork's first step.

@@ -1,9 +1,9 @@
 """The protocol between a worker and its child processes, over a pair of sockets.
 
 Every message names its order, so that a late one is not taken for an answer to the next order.
-`multiprocessing.connection` would suffice otherwise, but it waits without a limit: for space while
-a child does not read, and for the end of a message whose writer was killed while a fork of it keeps
-the socket open.
+`multiprocessing.connection` would suffice otherwise, but it waits without a limit: for buffer space
+while a child does not read, or for the end of a message whose writer was killed while a fork of it
+keeps the socket open.
 """
 
 import struct
@@ -16,7 +16,7 @@ from mutirao.model.brokers.message_id import MessageId
 from mutirao.model.jobs.job import Claim
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 
-UP = b"u"  # the child is there, and reads; about no order
+UP = b"u"  # the child runs and reads; about no order
 ORDER = b"o"  # from the worker: what to run
 BEGUN = b"b"  # the handler is about to be called
 PROGRESS = b"t"  # the progress of the attempt
@@ -35,17 +35,17 @@ class InvalidMessage(Exception):
     """Bytes that are not a message, or a message that is not expected now."""
 
 
-ImportPath = tuple[str, str]  # the module and the qualified name of what a child finds there
+ImportPath = tuple[str, str]  # the module and the qualified name by which a child finds something
 
 
 class Order(msgspec.Struct):
     """An order for a child: to run the handler of this task for this claim.
 
-    The hooks and factories are all that it needs, whatever the child has imported. `defaults`: the
-    worker's, for tasks without options of their own. `database` is what the job says of its own.
-    `message`: the id of a job that is a message, and of the one that it follows, as text: JSON's
-    numbers are too small, and the claim has none then. `trace`: the headers that carry the trace of
-    the attempt.
+    It has all the hooks and factories, whatever the child has imported. `defaults`: the worker's,
+    for tasks without options of their own. `database`: its name, as jobs show it.
+    `message`: the id of a job that is a message, and of the job that it follows, as text, because
+    the numbers of JSON are too small; the claim has no ids then. `trace`: the headers that carry
+    the trace of the attempt.
     """
 
     task: ImportPath

@@ -1,8 +1,8 @@
 """Decides whether a child process may run the main script of a program to find its tasks.
 
-Handlers of a script are known as those of the module `__main__`. Only for them a child runs the
-script, under another name, as `multiprocessing` does: whatever does not stand under
-`if __name__ == "__main__"` happens once more. So a script without that line is refused.
+Handlers of a script belong to the module `__main__`. Only for them a child runs the script, under
+another name, as `multiprocessing` does: all that is not under `if __name__ == "__main__"` runs a
+second time. So a script without that line is refused.
 """
 
 import ast
@@ -19,30 +19,30 @@ MAIN = "__main__"
 
 
 class Main(NamedTuple):
-    """What a program was started with: `python -m NAME`, or `python PATH`, or neither."""
+    """How a program was started: `python -m NAME`, `python PATH`, or neither."""
 
     name: str | None = None
     path: str | None = None
 
     @classmethod
     def of_this_process(cls) -> "Main":
-        """Return that of this process."""
+        """Return how this process was started."""
         main = sys.modules[MAIN]
         name = getattr(getattr(main, "__spec__", None), "name", None)
         return cls(name, getattr(main, "__file__", None))
 
     def check_for(self, places: Iterable[ImportPath]) -> None:
-        """Check that a child may run the script, if it has to find one of these places there.
+        """Check that a child may run the script, if it must find one of these names there.
 
         Raises:
-            ConfigurationError: it would do again what the script did, or cannot find it.
+            ConfigurationError: it would repeat what the script did, or cannot find it.
         """
         for module, name in places:
             if module == MAIN:
                 self._check(name)
 
     def enter_for(self, places: Iterable[ImportPath]) -> None:
-        """Run the script in this child, once, if one of these places is there.
+        """Run the script in this child, once, if one of these names is defined there.
 
         Raises:
             ConfigurationError: it must not, or cannot be run.
@@ -72,7 +72,7 @@ class Main(NamedTuple):
 
 
 def _has_guard(script: Path) -> bool:
-    """Return whether a script asks anywhere if it is the main one; False if that cannot be read."""
+    """Return whether a script checks if it is the main one; False if it cannot be read."""
     try:
         tree = ast.parse(script.read_bytes())
     except (OSError, SyntaxError, ValueError):

@@ -1,4 +1,4 @@
-"""Outcomes, computed from how a handler ended. Pure functions: others write the outcomes."""
+"""Computes outcomes from how a handler ended. Pure functions: other modules write the outcomes."""
 
 import traceback
 from collections.abc import Callable
@@ -77,7 +77,7 @@ def not_started(error: BaseException) -> Outcome:
 
 
 def postponed(seconds: float) -> Outcome:
-    """Return the outcome of a job that must wait while another job that loses workers runs."""
+    """Return the outcome of a job that waits while another job that loses workers runs."""
     return Outcome(
         OutcomeKind.RELEASED,
         after=seconds,
@@ -92,9 +92,9 @@ def unwritable(reason: BaseException) -> Exception:
 
 
 def of_expiry(claim: Claim, clock: Callable[[tzinfo], datetime]) -> Outcome | None:
-    """Return the outcome of a job that is not wanted any more; None: it may start.
+    """Return the outcome of an expired job; None: it may start.
 
-    `clock`: asked only where there is such a moment.
+    `clock`: asked only if the job has an expiry.
     """
     if claim.metadata is None or EXPIRES_KEY not in claim.metadata:
         return None
@@ -113,7 +113,7 @@ def dead(error_type: str, reason: str) -> Outcome:
 
 
 def shortened(text: str) -> str:
-    """Return text that every database can store, cut to its beginning and its end if too long."""
+    """Return text that every database can store; the middle of a long text is left out."""
     text = storable(text)
     if len(text) <= MAX_ERROR_TEXT:
         return text
@@ -164,7 +164,7 @@ def _text(error: BaseException) -> str:
 
 
 def message(error: BaseException) -> str:
-    """Return what an error says, whatever its own text raises."""
+    """Return the message of an error, even if its `__str__` raises."""
     try:
         return str(error) or type(error).__name__
     except BaseException as broken:

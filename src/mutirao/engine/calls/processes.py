@@ -1,9 +1,9 @@
-"""Runs `process=True` tasks in child processes: starts, asks and kills these.
+"""Runs `process=True` tasks in child processes: starts, calls and kills them.
 
 A child is started by `spawn` (it inherits no locks or connections), serves one call after another,
 and can be killed alone. Only JSON crosses between them. Threads start, call and reap the children,
-one at a time for each child: they wait, and the event loop must not. A child that fails in any way
-is killed, and the next call uses another one.
+one thread for each child at a time: they wait, and the event loop must not. A child that fails in
+any way is killed, and the next call uses another one.
 """
 
 import asyncio
@@ -50,8 +50,8 @@ from mutirao.model.jobs.outcome import Outcome
 from mutirao.tasks.defaults import NO_DEFAULTS, DefaultsInWords
 from mutirao.tasks.task import Task
 
-UP_TIMEOUT = 120.0  # seconds within which a child must be there
-START_TIMEOUT = 120.0  # seconds within which it must have imported the application, then
+UP_TIMEOUT = 120.0  # seconds within which a child must have started
+START_TIMEOUT = 120.0  # seconds within which it must then have imported the application
 REAP_TIMEOUT = 5.0  # seconds until a killed process must be gone; only a broken kernel needs them
 
 T = TypeVar("T")
@@ -76,7 +76,7 @@ class Processes:
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._burials: set[asyncio.Task[None]] = set()
-        # If nobody closes this, the interpreter would send SIGTERM to the children, which they
+        # If nothing closes this, the interpreter would send SIGTERM to the children, which they
         # ignore, and wait for them forever.
         util.Finalize(self, _kill, (self._all,), exitpriority=0)
 
@@ -90,7 +90,7 @@ class Processes:
     ) -> Outcome:
         """Run one attempt in a child and return its outcome. If cancelled, kill the child.
 
-        `database`: what the job says of its own.
+        `database`: its name, as jobs show it.
 
         Raises:
             ProcessDied, ProcessFailed: the child is gone, and the handler with it.
@@ -157,7 +157,7 @@ class _Child:
         self._inbox = Inbox(MAX_MESSAGE_BYTES)
         self._number = 0  # the number of the order
         self._begun = False  # whether the handler was about to be called
-        self._over = inf  # the monotonic time after which it is ignored
+        self._over = inf  # the monotonic time after which its messages are ignored
         self._killed = False
         self._buried = False
 
@@ -214,7 +214,7 @@ class _Child:
                 self._taken.release()
 
     def _begin(self) -> None:
-        """Start the process, and wait until it is there."""
+        """Start the process, and wait until it has started."""
         by = monotonic() + UP_TIMEOUT
         try:
             self._start()
@@ -311,8 +311,8 @@ class _Child:
         with self._lock:
             if self._process is None:
                 return False
-            # Other code that waits for children, as in a handler, may have taken the exit status:
-            # then `is_alive` returns True forever.
+            # Other code that waits for children, for example a handler, may have taken the exit
+            # status: then `is_alive` returns True forever.
             if ended := self._process.has_ended():
                 self._process.kill()  # what it has left
             return self._process.is_alive() and not ended
@@ -331,7 +331,7 @@ class _Child:
     def _reason(self, error: Exception) -> str:
         match error:
             case ProcessFailed():
-                return f"its process was not there within {UP_TIMEOUT:g} s"
+                return f"its process did not start within {UP_TIMEOUT:g} s"
             case EOFError() | ConnectionError():
                 return self._exit_description()
         return outcomes.message(error)

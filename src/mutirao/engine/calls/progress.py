@@ -1,6 +1,6 @@
 """Writes the progress that handlers report, in batches, about once a second.
 
-Handlers report as often as they like, from any thread; only the last report of an attempt counts.
+Handlers report as often as they like, from any thread; only the last report of an attempt is kept.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ MAX_IDS_PER_LOG_LINE = 20
 
 
 class Report(NamedTuple):
-    """A handler's report: `done` units, of so many in all."""
+    """A handler's report: `done` units, of `of` in all."""
 
     done: float
     of: float | None
@@ -37,7 +37,7 @@ def report_of(done: float, of: float | None, note: str | None) -> Report:
 
 
 class ProgressWriter:
-    """The last reports of one worker's attempts. Costs nothing while there are none."""
+    """Holds the last reports of one worker's attempts. Costs nothing while there are none."""
 
     def __init__(self, store: Store, pace: float = WRITE_INTERVAL) -> None:
         self._store, self._pace = store, pace

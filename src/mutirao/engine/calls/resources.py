@@ -1,9 +1,10 @@
-"""Notices when the system refuses the threads and processes that handlers start in.
+"""Repairs what handlers break in a worker's process; counts starts that the system refuses.
 
-A handler may close the standard streams of its worker, or remove the directory that it works in. So
-both are mended before a child is started. What a handler prints leaves line by line. A system may
-also be out of processes, descriptors or memory. A job whose handler could not begin for that is
-given back uncounted; a worker that can start none for a while would only claim, and ends.
+A handler may close the standard streams of its worker, or remove its working directory. Both are
+repaired before a child is started. Output of handlers is written line by line. The system may also
+run out of processes, descriptors or memory. A job whose handler could not start for that reason is
+given back without counting an attempt. A worker that cannot start any handler for a while ends,
+because it would only claim jobs.
 """
 
 import io
@@ -18,7 +19,7 @@ from mutirao.errors import HandlersCannotStart
 from mutirao.log import log
 
 LIMIT = 10.0  # seconds without a start, after which a worker ends
-LEAST = 3  # so many refusals within them: one long ago says nothing
+LEAST = 3  # refusals within that time: a single one long ago means nothing
 STANDARD = 2  # the last descriptor of the standard streams
 
 
@@ -27,7 +28,7 @@ class NotStarted(RuntimeError):
 
 
 class Starts:
-    """The starts of one kind, from any thread. `what`: "child process" or "thread"."""
+    """Counts the starts of one kind, from any thread. `what`: "child process" or "thread"."""
 
     def __init__(self, what: str, clock: Callable[[], float] = monotonic) -> None:
         self._what, self._clock = what, clock
@@ -48,22 +49,22 @@ class Starts:
         return NotStarted(f"no {self._what} can be started: {reason}")
 
     def check(self) -> None:
-        """Raise HandlersCannotStart if all were refused for too long."""
+        """Raise HandlersCannotStart if every start was refused for too long."""
         since = self._since
         if since is None or self._times < LEAST or self._clock() - since < LIMIT:
             return
         raise HandlersCannotStart(
             f"no {self._what} could be started for {LIMIT:g} s, {self._times} times in a row:"
-            f" {self._reason}. What a handler has spoiled, or the system lacks, another process"
-            " may have: start the worker again"
+            f" {self._reason}. A handler may have broken this process, or the system may lack"
+            " resources: start the worker again"
         )
 
 
 def mend_standard_streams() -> None:
     """Open /dev/null in place of standard streams that were closed.
 
-    Otherwise whatever is opened next takes their numbers: a child is not started then, and a log is
-    written into the connection to a database. None that is open is touched.
+    Otherwise the next opened file takes their numbers. A child cannot be started then, or a log is
+    written into the connection to a database. Open streams stay as they are.
     """
     mended = []
     while (number := os.open(os.devnull, os.O_RDWR)) <= STANDARD:
@@ -72,24 +73,24 @@ def mend_standard_streams() -> None:
     os.close(number)
     if mended:
         names = ", ".join(map(str, mended))
-        log.error("descriptors %s were closed, by a handler perhaps; they lead nowhere now", names)
+        log.error("descriptors %s were closed, by a handler perhaps; they are /dev/null now", names)
 
 
 def write_whole_lines() -> None:
-    """Write what handlers print when a line of it is complete, into a pipe or a file, too.
+    """Write what handlers print as soon as a line is complete, also into a pipe or a file.
 
-    Otherwise Python keeps kilobytes of it back there; and with PYTHONUNBUFFERED it writes a line in
-    pieces, between which other threads write theirs.
+    Otherwise Python buffers kilobytes of it; with PYTHONUNBUFFERED it writes a line in pieces, and
+    the output of other threads comes in between.
     """
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(line_buffering=True, write_through=False)
 
 
 def mend_directory() -> None:
-    """Enter the working directory anew if it was removed, and made again under its name.
+    """Enter the working directory again if it was removed and created again under its name.
 
     Raises:
-        OSError: there is none of that name.
+        OSError: there is no directory of that name.
     """
     try:
         os.getcwd()

@@ -1,10 +1,11 @@
 """Starts child processes, and kills them with all that their handlers started.
 
 Python's own `spawn` runs the main script of its parent again in each child. A script that does not
-keep its start under `if __name__ == "__main__"` would start, or enqueue, once more. A child of ours
-runs no script of its own accord (see `mutirao.engine.calls.main_script`).
+keep its start under `if __name__ == "__main__"` would start, or enqueue, a second time. A child
+started here runs no script by itself (see `mutirao.engine.calls.main_script`).
 
-A child leads a process group. What its handlers start belongs to the group, and is killed with it.
+A child leads a process group. Processes that its handlers start belong to the group, and are killed
+with it.
 """
 
 import io
@@ -28,13 +29,13 @@ class ChildProcess(SpawnProcess):
         return _Started(process_obj)
 
     def has_ended(self) -> bool:
-        """Return whether it has ended, whoever has taken its exit status. It is not taken here."""
+        """Return whether it has ended, also if other code took its exit status. Takes none."""
         return self._peek() is not None
 
     def kill(self) -> None:
-        """Kill it with its group, or what is left of that if it has ended.
+        """Kill it with its group, or what is left of the group if it has ended.
 
-        Nothing is killed once its exit status was taken: its number may be another's then.
+        Nothing is killed once its exit status was taken: another process may have its pid then.
         """
         if self.pid is None or self._peek() == _TAKEN:
             return
@@ -53,9 +54,9 @@ class ChildProcess(SpawnProcess):
 
 
 class _Started(popen_spawn_posix.Popen):
-    """The same steps as in Python 3.11 to 3.13, but for the main script."""
+    """Starts a process with the steps of Python 3.11 to 3.13, except for the main script."""
 
-    _fds: list[int]  # what the process is given
+    _fds: list[int]  # descriptors that the process inherits
 
     def _launch(self, process: BaseProcess) -> None:
         data = spawn.get_preparation_data(process.name)
@@ -92,12 +93,12 @@ def _pipe(reader: ExitStack, writer: ExitStack) -> tuple[int, int]:
 
 
 def lead_group() -> None:
-    """Have this process lead a group of its own."""
+    """Make this process the leader of a new process group."""
     os.setpgid(0, 0)
 
 
 def end_with_group() -> None:
-    """Kill this process, and what belongs to its group."""
+    """Kill this process and its process group."""
     if os.getpgrp() == os.getpid():
         os.killpg(0, signal.SIGKILL)
     os._exit(1)

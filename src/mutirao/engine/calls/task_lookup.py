@@ -1,6 +1,6 @@
 """Finds a task in a child process by its import path.
 
-Only JSON crosses between processes, so a task, and the hooks and factories around it, must stand at
+Only JSON crosses between processes, so a task, and its hooks and factories, must be defined at
 module level under their own names.
 """
 
@@ -40,7 +40,7 @@ def order_for(
 
 
 def check_places(task: Task[..., Any]) -> None:
-    """Raise ConfigurationError if another process cannot find a task, or what stands around it."""
+    """Raise ConfigurationError if another process cannot find a task, its hooks or factories."""
     _find_task(_place(task))
     around = [each for kind in _around(task) for each in kind]
     Main.of_this_process().check_for(map(_place, [task, *around]))
@@ -53,10 +53,10 @@ def check_places(task: Task[..., Any]) -> None:
 
 
 def find_task(order: Order, main: Main) -> Task[..., Any]:
-    """Return the task of an order, in its surroundings.
+    """Return the task of an order, with its hooks and factories.
 
     Parameters:
-        main: that of the worker, which is run if something is to be found there.
+        main: the main script of the worker; it is run if it defines one of them.
 
     Raises:
         ConfigurationError: there is no task of that name, or the main script must not be run.
@@ -82,7 +82,7 @@ def _place(thing: Any) -> ImportPath:
 def _find_task(place: ImportPath) -> Task[..., Any]:
     found = _find(place)
     if not isinstance(found, Task):
-        # What has words of its own for tasks, as `django.tasks`, says which one of ours it is.
+        # An integration with a task class of its own, as `django.tasks`, names the task behind it.
         found = getattr(found, "native", found)
     if not isinstance(found, Task):
         raise ConfigurationError(
@@ -93,7 +93,7 @@ def _find_task(place: ImportPath) -> Task[..., Any]:
 
 
 def _find(place: ImportPath) -> Any:
-    """Return what stands under that name, importing the module; None if nothing does."""
+    """Return the object of that name, importing the module; None if there is none."""
     module, qualname = place
     found: Any = sys.modules.get(module) or import_module(module)
     for part in qualname.split("."):

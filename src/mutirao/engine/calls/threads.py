@@ -8,9 +8,9 @@ short calls are over before the next thread is awake, and long ones soon have a 
 them within a millisecond). Waking a thread for every call took 33 µs of CPU per call; this took
 20, and 7 since no task waits for each call (`mutirao.engine.dispatch.thread_calls`).
 
-A thread whose call has ended may make another one in its place (`ThreadCall.succeed`), so that it
-need not wait for the event loop, which then learns of all that have ended within some milliseconds
-at once.
+A thread whose call has ended may make another call next (`ThreadCall.succeed`) without waiting for
+the event loop. The loop then learns within some milliseconds, in one wake-up, of all calls that
+have ended.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ from mutirao.engine.calls.resources import Starts
 
 log = logging.getLogger("mutirao")
 
-MAX_LATE = 0.005  # seconds until the event loop learns that calls have ended that have successors
+MAX_LATE = 0.005  # seconds until the event loop learns of ended calls that have successors
 
 
 class ThreadCall:
@@ -68,7 +68,7 @@ class ThreadCall:
 
 
 class Threads:
-    """A pool that grows as calls come. `stuck` counts the threads that nobody waits for any more.
+    """A pool that grows as calls come. `stuck`: the number of threads with abandoned calls.
 
     Parameters:
         on_return: called in the event loop when a stuck thread has returned after all.
@@ -79,7 +79,7 @@ class Threads:
         self._calls: deque[ThreadCall] = deque()
         self._wakes: SimpleQueue[bool] = SimpleQueue()  # True: end the thread
         self._waking_thread = False  # whether a woken thread has not looked for calls yet
-        # Those that have ended, each with the call that its thread makes now.
+        # Calls that have ended, each with the call that its thread makes now.
         self._returned: deque[tuple[ThreadCall, ThreadCall | None]] = deque()
         self._lock = threading.Lock()
         self._waking = self._waking_late = False
@@ -123,7 +123,7 @@ class Threads:
         on_end: Callable[[ThreadCall], None],
         succeed: Callable[[], ThreadCall | None] | None = None,
     ) -> ThreadCall:
-        """Have a thread call a function, in a copy of this context; see `ThreadCall`.
+        """Call a function in a thread, in a copy of this context; see `ThreadCall`.
 
         Raises:
             NotStarted: as `run` does.
@@ -139,7 +139,7 @@ class Threads:
         return call
 
     def give_up(self, call: ThreadCall) -> None:
-        """Wait for a call no longer: its function is not called, or its thread counts as stuck."""
+        """Abandon a call: its function is not called, or its thread counts as stuck."""
         if not call.returned and not self._withdraw(call):
             call.abandoned = True
             self.stuck += 1
@@ -151,7 +151,7 @@ class Threads:
         self._threads = 0
 
     async def _hasten(self, call: ThreadCall, hasten: Callable[[], object]) -> None:
-        """Make a call that has begun return soon, and wait for it; that may be cancelled, too."""
+        """Make a call that has begun return soon, and wait for it; the wait can be cancelled."""
         hasten()
         future = asyncio.get_running_loop().create_future()
         call.on_end = partial(_resolve, future)
@@ -170,7 +170,7 @@ class Threads:
     def _grow(self, call: ThreadCall, loop: asyncio.AbstractEventLoop) -> None:
         """Add a thread for each call that has none; if that fails, existing threads run it later.
 
-        If there are no threads that could, the call is withdrawn.
+        If there are no such threads, the call is withdrawn.
         """
         try:
             while self._open_calls > self._threads:
@@ -219,7 +219,7 @@ class Threads:
     def _return_result(
         self, call: ThreadCall, loop: asyncio.AbstractEventLoop
     ) -> ThreadCall | None:
-        """Notify the event loop, at once or soon; return the call that is made in its place."""
+        """Notify the event loop, at once or soon; return the call that this thread makes next."""
         call.ended = monotonic()
         with self._lock:
             then = None
@@ -233,7 +233,7 @@ class Threads:
         return then
 
     def _wake(self, late: bool) -> Callable[[], None] | None:
-        """Return what the event loop is to be called with, unless it is to be called anyway."""
+        """Return the function to wake the event loop with; None: it will be woken anyway."""
         if self._waking or (late and self._waking_late):
             return None
         if late:
@@ -247,7 +247,7 @@ class Threads:
             self._late = asyncio.get_running_loop().call_later(MAX_LATE, self.collect)
 
     def collect(self) -> None:
-        """Take note, in the event loop, of all calls that have ended by now."""
+        """Process, in the event loop, all calls that have ended by now."""
         with self._lock:
             returned, self._returned = self._returned, deque()
             self._waking = self._waking_late = False
@@ -281,7 +281,7 @@ def _resolve(future: asyncio.Future[Any], call: ThreadCall) -> None:
 
 
 def perform(call: ThreadCall) -> None:
-    """Call the function in the context of whoever asked for it, and note how it ended."""
+    """Call the function in the context of its caller, and record how it ended."""
     try:
         call.result = call.context.run(call.function)
     except (StopIteration, GeneratorExit) as error:

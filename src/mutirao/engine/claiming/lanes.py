@@ -18,7 +18,7 @@ from mutirao.model.moments import BEFORE_ALL_JOBS
 
 MAX_DUE_TIMES_PER_LANE = 1_000  # due times remembered for a lane; polling finds what is forgotten
 LIVELY_SECONDS = 1.0  # for which a lane in which jobs were found may get more of them at any moment
-MOST_LANES = 1_000  # that one claim is asked about; the next one goes on behind them
+MOST_LANES = 1_000  # that one claim asks for; the next claim continues behind them
 Key = tuple[str, int]
 
 
@@ -55,17 +55,17 @@ class LaneBook:
     """The lanes by (queue, priority). `now` is always the loop's monotonic clock, in seconds."""
 
     def __init__(self, queues: frozenset[str] | None, but: frozenset[str] = frozenset()) -> None:
-        """Set the queues to serve, None for all, and those not to serve."""
+        """Set the queues to serve (None: all), and those not to serve."""
         self._queues, self._but = queues, but
         self._entries: dict[Key, _Entry] = {}
         self._begins: dict[int, str] = {}  # the queue with which each priority begins next
-        self._asked: list[Lane] = []  # by the last claim
-        self.in_parts = False  # whether that was about a part of the lanes that may have due jobs
+        self._asked: list[Lane] = []  # the lanes of the last claim
+        self.in_parts = False  # whether that claim asked for a part of the lanes with due jobs
         # What arrived during a query of the store; None if there is no query.
         self._meanwhile: list[tuple[Lane, float]] | None = None
 
     def __len__(self) -> int:
-        """Return how many are known."""
+        """Return the number of known lanes."""
         return len(self._entries)
 
     def asking(self) -> None:
@@ -99,7 +99,7 @@ class LaneBook:
         self._catch_up()
 
     def suspect(self, now: float) -> None:
-        """Let lanes in which jobs were found lately be looked into: nobody announces the next."""
+        """Check lanes again in which jobs were found lately: new jobs there are not announced."""
         for entry in self._entries.values():
             if entry.is_lively(now):
                 entry.due_at = min(entry.due_at, now)
@@ -119,8 +119,8 @@ class LaneBook:
     def due(self, now: float) -> list[Lane]:
         """Return the lanes that may have due jobs, by priority; equal ones take turns.
 
-        They are a part where there are more than `MOST_LANES`: the first priorities, and of the
-        last of these the lanes that have waited for longest.
+        More than `MOST_LANES` are returned in parts: the first priorities, and of the last of these
+        the lanes that have waited for longest.
         """
         there = [entry.lane for entry in self._entries.values() if entry.arrived(now)]
         there.sort(key=lambda lane: (lane.priority, lane.queue))
@@ -140,9 +140,9 @@ class LaneBook:
     def claimed(self, claims: Sequence[Claim], now: float) -> None:
         """Raise the bounds to what a claim reached; those of fair lanes stay.
 
-        The next claim begins behind the last lane that this one took from, so a lane comes again
-        when all of its priority have. It begins with the same one if this one found nothing: were
-        every other one in vain, the same lane would always come first.
+        The next claim begins behind the last lane that this one took from, so a lane is read again
+        only after all others of its priority. If this claim found nothing, the next one begins with
+        the same lane: if every other claim were empty, the same lane would always come first.
         """
         if claims:
             self._take_turns({(claim.queue, claim.priority) for claim in claims})
@@ -213,7 +213,7 @@ FEW_LANES = 1_000
 
 
 class many_lanes_noted:  # noqa: N801 (used like `contextlib.suppress`)
-    """Add the number of lanes to a StoreBusy of the block, where they are many; it goes on.
+    """Add the number of lanes, if it is large, to the text of a StoreBusy; do not catch it.
 
     May be entered again, and is no generator: an idle worker enters it between a wake-up and its
     claim.

@@ -1,8 +1,8 @@
-"""Finds claims whose answer was lost: what the tables say that a worker holds, and it does not.
+"""Finds claims whose answer was lost: jobs that the tables assign to a worker that has no claim.
 
-A claim may have been committed although its answer never came, or under an id that was gone: the
-rescue of that worker could not see those jobs. Nobody else would release them while the worker
-lives.
+A claim may have been committed although its answer never came. It may also have been made under a
+worker id that was gone by then, so the rescue of that worker could not see those jobs. No other
+worker would release them while the worker lives.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ class Former(NamedTuple):
 
 
 class _Doubting:
-    """A context that has doubts if its block fails, unless nothing can have been claimed.
+    """A context that requests a check if its block fails, unless nothing can have been claimed.
 
     It may be entered again, and is no generator: each claim enters it.
     """
@@ -50,13 +50,13 @@ class _Doubting:
         """Begin the block."""
 
     def __exit__(self, _: object, error: BaseException | None, trace: object) -> None:
-        """Doubt after an error."""
+        """Request a check after an error."""
         if error is not None and not isinstance(error, WorkerGone):
             self._doubt()
 
 
 class LostClaims:
-    """The jobs that one worker holds without knowing, and their release.
+    """Finds and releases jobs that one worker holds in the tables without a claim in memory.
 
     Parameters:
         row: the worker's.
@@ -97,7 +97,7 @@ class LostClaims:
 
     async def run(self, pulse: LoopHealth) -> None:
         """Check when there is a doubt, forever; beside the claims, because it may take long."""
-        trouble = LoopRetry("cannot ask what is held", "what is held is known", self._longest)
+        trouble = LoopRetry("cannot query held jobs", "held jobs are known again", self._longest)
         while True:
             await self._wait(pulse)
             started = monotonic()
@@ -132,7 +132,7 @@ class LostClaims:
             self._former.pop()
 
     async def _give_back(self) -> float:
-        """Release unknown jobs; return the seconds that the query took, without those of claims."""
+        """Release unknown jobs; return the seconds of the query, without the wait for claims."""
         started = monotonic()
         held = await self._store.held(self._row.id)
         asked_for = monotonic() - started

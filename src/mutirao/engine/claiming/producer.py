@@ -1,8 +1,8 @@
 """Claims due jobs for one worker while it has room; otherwise sleeps until one is due.
 
-It sleeps until the earliest known job is due, a wake-up, or the poll interval, whichever comes
-first. It requests notifications only while it sleeps: NOTIFY makes all commits of a database queue
-up, and a busy worker avoids that.
+It sleeps until the earliest known job is due, a wake-up arrives or the poll interval ends,
+whichever comes first. It requests notifications only while it sleeps: NOTIFY makes all commits of a
+database queue up, and a busy worker avoids that.
 """
 
 import asyncio
@@ -34,13 +34,13 @@ from mutirao.ports import Notifier
 
 
 class Relaying(Protocol):
-    """What a relay hears; see `mutirao.engine.brokers.relay`."""
+    """Receives wake-ups and due times for a relay; see `mutirao.engine.brokers.relay`."""
 
     def wake(self) -> None:
         """Look for due jobs now."""
 
     def expect(self, due_at: float) -> None:
-        """Look when a job is due, in monotonic seconds."""
+        """Look again when a job is due, in monotonic seconds."""
 
 
 class _NoRelay:
@@ -56,8 +56,8 @@ NO_RELAY: Relaying = _NoRelay()
 
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
-REFRESH_POLLS = 3  # polls after which they are read at the latest: a delayed read says nothing
-NEW_LANES_AFTER = 0.25  # seconds after which a worker that hears of no new lanes looks for them
+REFRESH_POLLS = 3  # polls after which they are read at the latest: a slow read is no reason to wait
+NEW_LANES_AFTER = 0.25  # seconds between reads of new lanes, for a worker without notifications
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
 SECOND_WORKER_DELAY, DELAY_GROWTH = 0.025, 4
@@ -95,7 +95,7 @@ class Producer:
             but=frozenset(lanes_of({*(settings.exclude_queues or ()), *elsewhere})),
         )
         self._has_lanes = queues is None or not self._elsewhere.issuperset(queues)
-        # Without a choice, all that the application has, tasks that it will have later among them.
+        # Without a choice these are all tasks of the application, also those registered later.
         names: Collection[str] = tasks if settings.tasks is None else {*settings.tasks}
         self._served = ServedTasks(names, {name for name in tasks if name not in names})
         self._woken = asyncio.Event()
@@ -111,7 +111,7 @@ class Producer:
         self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
-        self.listeners: Listeners | None = None  # what measures the worker
+        self.listeners: Listeners | None = None  # measure the worker
 
     async def run(self) -> None:
         """Claim until stopped; wait while the database is away."""
@@ -155,10 +155,10 @@ class Producer:
         self._dispatcher.changed.set()
 
     def wake(self, wake: Wake) -> None:
-        """Look for jobs now, in the lane that was named or in all; or later, after other workers.
+        """Look for jobs now, in the named lane or in all; or later, after other workers.
 
-        Who is named to look after others reads the heads of the lanes, once for all that was
-        notified by then. A job that they have taken by then is not seen.
+        A worker that is named to look after others reads the heads of the lanes once for all
+        wake-ups until then. It does not see jobs that the others have taken by then.
         """
         # Another machine's clock may differ; then polling finds the job.
         ahead = 0.0 if wake.run_at is None else (wake.run_at - datetime.now(UTC)).total_seconds()
@@ -289,7 +289,7 @@ class Producer:
         return claims
 
     async def _known(self, claim: Callable[[int], Awaitable[list[Claim]]]) -> list[Claim]:
-        """Claim for this worker; return what it holds then."""
+        """Claim for this worker; return the claims that it holds afterwards."""
         worker = self._row.id
         with self._holdings.unsure_unless_answered():
             claims = await claim(worker)
@@ -299,7 +299,7 @@ class Producer:
         return claims
 
     async def _lanes_to_sift(self) -> list[Lane] | None:
-        """Return the lanes with due jobs; None: all, which are ours, and nobody can read them."""
+        """Return the lanes with due jobs; None: all lanes are ours, and no query can read them."""
         try:
             await self._read_heads()
         except Exception as error:
@@ -311,13 +311,13 @@ class Producer:
         return self._lanes.due(monotonic())
 
     async def _claim_these(self, jobs: Collection[int]) -> list[Claim]:
-        """Claim jobs by their ids, and have them started; return the claims."""
+        """Claim jobs by their ids and start them; return the claims."""
         claims = await self._known(lambda worker: self._store.claim_these(worker, jobs))
         self._dispatcher.feed(await self._unfit.release(claims))
         return claims
 
     async def answer(self, doorbells: Sequence[Doorbell]) -> Sequence[Claim]:
-        """Claim the jobs of doorbells, and have them started; return the claims."""
+        """Claim the jobs of doorbells and start them; return the claims."""
         async with self._between_claims:
             started = monotonic()
             try:
@@ -341,7 +341,7 @@ class Producer:
             self.wake(wake)
 
     def leave_to(self, relay: Relaying) -> None:
-        """Pass on to a relay what concerns the queues whose jobs are claimed by their doorbells."""
+        """Pass on to a relay all wake-ups for queues whose jobs are claimed by their doorbells."""
         self._relay = relay
 
     async def _read_heads(self) -> None:
@@ -412,13 +412,13 @@ class Producer:
                 await self._listen_no_more()
 
     async def _rest_from(self, error: Exception, seconds: float) -> None:
-        """Sleep after an error; unless it passes, all along: jobs that are given back wake us."""
+        """Sleep after an error; if it does not pass, ignore wake-ups: returned jobs cause them."""
         until = monotonic() + seconds
         while await self._sleep(until - monotonic()) and not (passes(error) or self._stopping):
             pass
 
     async def _sleep(self, seconds: float) -> bool:
-        """Sleep for so long, or until woken; return whether it was."""
+        """Sleep for this many seconds, or until woken; return whether it was woken."""
         if self._stopping:
             return False
         woken = await wait_for(self._woken, seconds)

@@ -1,10 +1,10 @@
 """Finds the row that makes every claim fail, and marks its job as dead.
 
-A claim takes many jobs at once, so that one row that nobody can read would hold up all of them. A
-worker whose claims fail more than a few times, for whatever reason that does not pass, claims what
-is due in parts: a part that fails is halved, until the row stands alone. It is buried where the
-claim of another job succeeds at that time: where none does, the reason may be in the database or
-in the code, and the worker ends in the end, as `mutirao.engine.loops` says. ADR 80 says more.
+A claim takes many jobs at once, so one row that cannot be read would hold up all of them. A worker
+whose claims fail more than a few times, with an error that does not pass, claims due jobs in parts:
+a part that fails is halved, until one row is left. Its job is marked dead if the claim of another
+job succeeds at that time. If none succeeds, the reason may be in the database or in the code, and
+the worker ends in the end, as `mutirao.engine.loops` describes. See ADR 80.
 """
 
 from collections import deque
@@ -20,26 +20,26 @@ from mutirao.log import log
 from mutirao.model.jobs.job import Claim, Lane
 from mutirao.model.row_json import storable
 
-MOST_FAILURES = 3  # of claims, after which the row is searched for
+MOST_FAILURES = 3  # failed claims before the row is searched for
 REMEMBERED_FOR = 60.0  # seconds after which a failure does not count any more
-MOST_CANDIDATES = 1_000  # jobs that are looked at in one search
-UNREADABLE = "UnreadableJob"  # the error_type of a job that was buried
+MOST_CANDIDATES = 1_000  # jobs that are tried in one search
+UNREADABLE = "UnreadableJob"  # the error_type of a job that was marked dead
 
 Claiming = Callable[[Collection[int]], Awaitable[Sequence[Claim]]]
 
 
 def passes(error: BaseException) -> bool:
-    """Return whether an error says nothing about a row: it passes, or ends the worker at once."""
+    """Return whether an error cannot come from a row: it passes, or ends the worker at once."""
     return isinstance(error, StoreUnavailable | StoreGone | SchemaError | WorkerGone)
 
 
 class UnreadableRowSearch:
-    """The search of one worker.
+    """Searches for unreadable rows on behalf of one worker.
 
     Parameters:
         row: the worker's.
-        claim: claims these jobs and has them started; returns the claims.
-        on_buried: called with a job that was buried, and why.
+        claim: claims these jobs and starts them; returns the claims.
+        on_buried: called with a job that was marked dead, and the reason.
     """
 
     def __init__(
@@ -54,27 +54,27 @@ class UnreadableRowSearch:
         self._failures = deque[float](maxlen=MOST_FAILURES)
 
     def met(self, error: BaseException) -> None:
-        """Count a claim that failed, unless the error says nothing about a row."""
+        """Count a failed claim, unless its error cannot come from a row."""
         if not passes(error):
             self._failures.append(monotonic())
 
     @property
     def is_due(self) -> bool:
-        """Whether so many claims have failed that the row is to be searched for."""
+        """Whether enough claims have failed to search for the row."""
         full = len(self._failures) == MOST_FAILURES
         return full and monotonic() - self._failures[0] < REMEMBERED_FOR
 
     async def due(self, lanes: Sequence[Lane] | None) -> list[int]:
-        """Return due jobs of these lanes; None: of all, as nobody can read which there are."""
+        """Return due jobs of these lanes; None: of all lanes, if their list is unreadable."""
         return await self._store.due(lanes, MOST_CANDIDATES)
 
     async def sift(self, found: Sequence[int], wanted: int) -> int:
-        """Claim up to so many of these jobs in parts, and bury those that nobody can claim.
+        """Claim up to `wanted` of these jobs in parts; mark those dead that cannot be claimed.
 
         Returns how many were claimed.
 
         Raises:
-            Exception: what the claim of each job raises, where no other one succeeds.
+            Exception: the error of a claim, if no other job can be claimed.
         """
         parts = deque(found[n : n + wanted] for n in range(0, len(found), wanted))
         suspects: dict[int, Exception] = {}
@@ -97,7 +97,7 @@ class UnreadableRowSearch:
         return taken
 
     async def _judge(self, suspects: dict[int, Exception], taken: int) -> None:
-        """Bury those that fail again, although another job could be claimed."""
+        """Mark those dead that fail again, although another job could be claimed."""
         for job, error in suspects.items():
             if not taken:
                 raise error
@@ -106,7 +106,7 @@ class UnreadableRowSearch:
                 await self._bury(job, again)
 
     async def _try(self, jobs: Sequence[int]) -> int | Exception:
-        """Claim jobs; return how many were, or the error that was raised, which may be a row's."""
+        """Claim jobs; return how many were claimed, or the error, which may come from a row."""
         try:
             return len(await self._claim(jobs))
         except Exception as error:
@@ -116,7 +116,7 @@ class UnreadableRowSearch:
             return error
 
     async def _let_go(self, jobs: Sequence[int]) -> None:
-        """Give back what a claim has taken whose answer nobody could read."""
+        """Give back jobs whose claim was committed but had an unreadable answer."""
         known = self._dispatcher.holds()
         held = await self._store.held(self._row.id)
         if mine := [(id, run) for id, run in held if id in jobs and (id, run) not in known]:

@@ -1,4 +1,4 @@
-"""Returns claimed jobs that this worker cannot run, or not now, to the store."""
+"""Gives back claimed jobs that this worker cannot run, or cannot run now."""
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.claiming.lost_claims import LostClaims
@@ -12,11 +12,11 @@ from mutirao.model.jobs.outcome import Settlement
 
 
 class Unfit:
-    """The release of claimed jobs that this worker cannot run, or not now.
+    """Releases claimed jobs that this worker cannot run, or cannot run now.
 
     Parameters:
         row: the worker's.
-        served: the tasks that it has.
+        served: the tasks that it serves.
     """
 
     def __init__(
@@ -26,7 +26,7 @@ class Unfit:
         self._holdings, self._served = holdings, served
 
     async def release(self, claims: list[Claim]) -> list[Claim]:
-        """Release the jobs that this worker cannot run, or not now; return the others."""
+        """Release the jobs that this worker cannot run, or cannot run now; return the others."""
         foreign = [claim for claim in claims if claim.task not in self._served.names]
         if foreign:
             await self._give_back_foreign(foreign)
@@ -36,7 +36,7 @@ class Unfit:
         return await self._keep_one_suspect(claims, suspects) if suspects else claims
 
     async def _give_back_foreign(self, foreign: list[Claim]) -> None:
-        """Release jobs of tasks that this worker does not have; other workers may have them."""
+        """Release jobs of tasks that this worker does not serve; other workers may serve them."""
         self._served.leave(claim.task for claim in foreign)
         with self._holdings.unsure_unless_answered():
             await self._store.release([(claim.id, claim.run) for claim in foreign])

@@ -2,15 +2,15 @@
 
 NOTIFY makes the commits of a whole database queue up (16 clients: 19.8k commits/s without it, 5.4k
 with it), so it is worth its cost only for a worker that would otherwise sleep. A worker is busy
-while very many jobs come in a second, or more than it wants for a while. Whether each look finds
-one says nothing of that: one after another may come to a worker that has nothing else to do.
+while very many jobs come in a second, or more than it wants for a while. That each claim finds a
+job does not mean that it is busy: jobs may come one by one to an otherwise idle worker.
 
-Who does not listen and has taken all that was due claims again at once, as others may have enqueued
-more meanwhile. Where that finds nothing, as what is ready comes of the worker's own ends of jobs,
-which wake it, it waits for these instead.
+A worker that does not listen, and has claimed all due jobs, claims again at once, because others
+may have enqueued more meanwhile. If that finds nothing, new jobs come from attempts that end in
+this worker, and these wake it: so it waits for them instead.
 
-A notifier that chooses whom it wakes, such as a hub, hears when the worker is idle. While it
-wakes for all jobs, polling is only for what nobody expects.
+A notifier that chooses which workers it wakes, such as a hub, is informed when the worker is idle.
+While it announces all jobs, the worker polls only for jobs that nothing announces.
 """
 
 import asyncio
@@ -25,11 +25,11 @@ from mutirao.ports import ChoosingNotifier, Notifier
 WINDOW_SECONDS = 0.25
 # Jobs in a window; at 2,000 a second, claiming again finds new jobs soon enough.
 BUSY_JOBS_PER_WINDOW = 500
-# A busy worker is not busy any more with fewer: half of them, so that it does not change its mind
-# all the time.
+# A busy worker is not busy any more with fewer: half of them, so that it does not switch all the
+# time.
 CALM_JOBS_PER_WINDOW = 250
-# Seconds between claims while busy. Who cannot listen takes longer ones where its own ends of jobs
-# wake it for what it finds.
+# Seconds between claims while busy. A worker that cannot listen waits longer if the ends of its own
+# attempts wake it for the jobs that it finds.
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.005, 0.04
 MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again, with the shortest pauses
 
@@ -37,14 +37,14 @@ MAX_EMPTY_CLAIMS = 20  # empty claims before the worker listens again, with the 
 class Look(Enum):
     """Why a busy worker claims."""
 
-    USUAL = auto()  # it has listened, or there was more than it wanted
-    WOKEN = auto()  # for jobs, in a pause
-    AT_ONCE = auto()  # after a claim that took all that was due
-    IN_TURN = auto()  # after a pause, unwoken
+    USUAL = auto()  # it has listened, or there were more jobs than it wanted
+    WOKEN = auto()  # a wake-up came during a pause
+    AT_ONCE = auto()  # after a claim that took all due jobs
+    IN_TURN = auto()  # after a pause without a wake-up
 
 
 class ListenPolicy:
-    """A counter of jobs and rests. `now` is monotonic, in seconds."""
+    """Decides when a worker listens, from its jobs and rests. `now` is monotonic, in seconds."""
 
     def __init__(self, now: float) -> None:
         self._had_time_at = now
@@ -53,12 +53,12 @@ class ListenPolicy:
         self._vain = 0
         self._many = False
         self.look = Look.USUAL  # why it claims next
-        self._was_woken = False  # for what it has found, since it last looked by itself
-        self.hurries = True  # whether a claim that has taken all is followed by another at once
-        self.pause = SHORTEST_PAUSE  # seconds until it looks again by itself
+        self._was_woken = False  # for what it has found, since it last looked without a wake-up
+        self.hurries = True  # whether a claim that took all due jobs is followed by another at once
+        self.pause = SHORTEST_PAUSE  # seconds until it looks again without a wake-up
 
     def looked(self, found: bool, *, hears: bool = False) -> None:
-        """Record whether a claim found something. `hears`: it can listen as soon as it has time."""
+        """Record whether a claim found something. `hears`: wake-ups reach the worker."""
         if self.look is Look.AT_ONCE:
             self.hurries = found
         elif self.look is Look.WOKEN:
@@ -83,12 +83,12 @@ class ListenPolicy:
         self._had_time_at = now
 
     def busy(self, now: float) -> bool:
-        """Return whether many jobs come, or there were more than it wanted for a while."""
+        """Return whether many jobs come, or for a while more than it wanted."""
         self._end_window(now)
         return self._many or now - self._had_time_at > WINDOW_SECONDS
 
     def _end_window(self, now: float) -> None:
-        """Begin a new window if the last one is over: as many must have come in it."""
+        """Begin a new window if the last one is over: as many jobs must have come in it."""
         passed = now - self._window_at
         if passed > WINDOW_SECONDS:
             lasted = passed <= 2 * WINDOW_SECONDS  # otherwise none came in the one after it
@@ -104,11 +104,11 @@ class ListenPolicy:
         return True
 
 
-SELDOM = 15  # polls that are left out while a notifier wakes for all jobs: 14 of so many
+SELDOM = 15  # while a notifier announces all jobs, 14 of so many polls are left out
 
 
 class Hearing:
-    """The listening of one worker.
+    """Listens for the wake-ups of one worker.
 
     `hears`: whether wake-ups reach it at the moment; None: it only polls.
     """
@@ -125,7 +125,7 @@ class Hearing:
         return self._settings.poll * (SELDOM if complete else 1)
 
     def attend(self, idle: bool) -> None:
-        """Say whether the worker wants wake-ups."""
+        """Inform the notifier whether the worker wants wake-ups."""
         if self._chooser is not None:
             self._chooser.attend(idle)
 

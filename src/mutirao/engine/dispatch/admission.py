@@ -1,8 +1,8 @@
-"""Decides which claimed jobs a worker starts: those of its tasks, and of suspects one at a time.
+"""Decides which claimed jobs a worker starts: those of its tasks, and one suspect at a time.
 
-A suspect is a job with which workers were lost. Only one of several causes the losses, and it must
-not take the others with it every time: so one runs, and the others come again one after another.
-What becomes of a job that is not admitted is for the store, or for the broker that has it.
+A suspect is a job with which workers were lost. Only one of several suspects causes the losses, and
+it must not take the others with it every time: so one runs, and the others wait and run one after
+another. The store, or the broker that has it, decides about a job that is not admitted.
 """
 
 from collections.abc import Collection, Iterable
@@ -13,11 +13,11 @@ from mutirao.model.jobs import lost_workers
 
 
 class ServedTasks:
-    """The tasks that a worker has. Jobs of others are left to other workers, which it logs once.
+    """The tasks that a worker serves. Jobs of other tasks are left to other workers; logged once.
 
     Parameters:
-        names: those of its tasks; tasks that are registered later are among them later.
-        left: names of tasks that need no log line, to which those that have one are added.
+        names: those of its tasks; tasks that are registered later are added.
+        left: names of tasks that need no log line; those that were logged are added.
     """
 
     def __init__(self, names: Collection[str], left: set[str] | None = None) -> None:
@@ -27,14 +27,14 @@ class ServedTasks:
     def leave(
         self, tasks: Iterable[str], then: str = "left to other workers", level: int = WARNING
     ) -> None:
-        """Log the tasks that were not logged before; `then`: what becomes of their jobs."""
+        """Log the tasks that were not logged before; `then`: what happens to their jobs."""
         if new := {*tasks} - self.left:
             self.left |= new
             log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
 
 
 class SuspectTurn:
-    """The one suspect that may run, and the waits of the others of a batch.
+    """Lets one suspect run, and delays the others of a batch.
 
     `taken`: whether this process has one already.
     """
@@ -43,11 +43,11 @@ class SuspectTurn:
         self._taken, self._later = taken, 0
 
     def take(self) -> bool:
-        """Return whether the next suspect may run, which takes the turn."""
+        """Return whether the next suspect may run; it takes the turn then."""
         free, self._taken = not self._taken, True
         return free
 
     def wait(self) -> float:
-        """Return the seconds until the next of the others comes again."""
+        """Return the seconds until the next of the other suspects is due again."""
         self._later += 1
         return lost_workers.postponed_for(self._later)

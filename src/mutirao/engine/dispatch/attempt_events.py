@@ -1,6 +1,6 @@
-"""Logs attempts and publishes them as events, where the broker of a queue does so.
+"""Logs attempts and publishes them as events, if the broker of a queue publishes events.
 
-So are messages that are dead without an attempt.
+Messages that are dead without an attempt are published, too.
 """
 
 from collections.abc import Mapping
@@ -29,7 +29,7 @@ _KINDS = {
     OutcomeKind.RELEASED: EventKind.RETRIED,
     OutcomeKind.CANCELLED: EventKind.STOPPED,
     OutcomeKind.DEAD: EventKind.DEAD,
-}  # what is lost is published by whoever starts it next: the way to the broker is often lost, too
+}  # the worker that starts a lost job next publishes the loss: the broker is often lost, too
 
 
 def attempts_log(settings: WorkerSettings, transports: Mapping[str, Transport]) -> JobLog:
@@ -42,7 +42,7 @@ def attempts_log(settings: WorkerSettings, transports: Mapping[str, Transport]) 
 
 
 class EventLog(JobLog):
-    """Publishes the attempts of some queues. `transports`: theirs, by queue."""
+    """Logs attempts, and publishes those of some queues. `transports`: theirs, by queue."""
 
     def __init__(self, settings: WorkerSettings, transports: Mapping[str, TellsEvents]) -> None:
         super().__init__(settings.log_jobs)
@@ -71,7 +71,7 @@ class EventLog(JobLog):
                 self._publish(kind, claim, duration=monotonic() - since, error=why)
 
     async def beat(self, pulse: LoopHealth) -> None:
-        """Publish at every heartbeat what has run since the one before, forever."""
+        """Publish at every heartbeat the attempts that have run since the previous one, forever."""
         while True:
             await pulse.rest(self._every)
             long_ago = monotonic() - self._every
@@ -111,10 +111,10 @@ def publish_lost(transport: object, message: Message) -> None:
 
 
 def publish_buried(transport: object, queue: str, settling: Bury, message: Message | None) -> None:
-    """Publish that a message is dead which no attempt has ended.
+    """Publish that a message is dead without an attempt.
 
     `transport`: that of the queue; if it publishes no events, nothing happens. `message`: what
-    was read of it; None: nothing.
+    could be read of it; None: nothing.
     """
     if (events := event_transport(transport)) is None:
         return

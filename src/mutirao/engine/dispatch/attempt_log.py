@@ -1,11 +1,11 @@
-"""Logs attempts: a line each, or sums where there are too many to be read.
+"""Logs attempts: a line each, or sums if there are too many to be read.
 
 A line costs 20 µs, as much as all else that a worker does for a short job: 49.7k jobs a second
-without lines are 24.6k with them. So what succeeds is added up when there is much of it. What does
-not succeed has a line of its own, always. Payloads are never logged.
+without lines are 24.6k with them. So successes are added up if there are many of them. Every other
+outcome always has a line of its own. Payloads are never logged.
 
-Functions of the executor's and no middleware, which would cost every job a generator and a `Job`:
-1.4 of 8 µs that the engine takes for one.
+These are functions that the executor calls and no middleware, which would cost every job a
+generator and a `Job`: 1.4 of the 8 µs that the engine takes for one.
 """
 
 import asyncio
@@ -21,12 +21,12 @@ from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.outcome import SUCCEEDED, Outcome
 from mutirao.model.jobs.retry import Dead
 
-# What happened, by which machines distinguish records: their field `event`.
+# What happened, for programs that read the log: the field `event` of a record.
 STARTED, ENDED, DROPPED = "attempt.started", "attempt.ended", "attempt.dropped"
 SUMMED_UP = "attempts.succeeded"
 
-MAX_SUCCESS_LINES_PER_SECOND = 20  # of jobs that succeeded; others are added up
-SUMMARY_PERIOD = 1.0  # seconds that a summary is about
+MAX_SUCCESS_LINES_PER_SECOND = 20  # for succeeded jobs; others are added up
+SUMMARY_PERIOD = 1.0  # seconds that a summary covers
 MAX_TASKS_PER_SUMMARY = 5
 
 _LEVELS = {
@@ -50,7 +50,7 @@ def dropped(claim: Claim, outcome: Outcome) -> None:
 
 
 def started(claim: Claim) -> None:
-    """Log that an attempt starts, at DEBUG, and have records say from here on whose they are."""
+    """Log at DEBUG that an attempt starts, and add its job to all log records from here on."""
     name_job(claim)
     if log.heeds(logging.DEBUG):
         extra = fields(claim) | {"event": STARTED}
@@ -60,11 +60,11 @@ def started(claim: Claim) -> None:
 def ended(claim: Claim, outcome: Outcome, since: float, error: BaseException | None = None) -> None:
     """Log the outcome of an attempt that started at the monotonic time `since`.
 
-    `error`: what a dead job died of; where it is not at hand, because a child process raised it or
-    workers were lost, or cannot be written to a log, a `JobDied` with its text stands for it. A
-    death is logged with it and its traceback, by a template of the task's own: what collects errors
-    groups by one of both. A `Dead` that says no more than its words is a line without a traceback:
-    the handler decided so, and nothing broke.
+    `error`: the error that made a job dead. It may be missing, because a child process raised it
+    or workers were lost, or it may not be writable to a log: then a `JobDied` with its text
+    replaces it. A death is logged with the error and its traceback, by a template that names the
+    task: programs that collect errors group by one of both. A `Dead` without a cause is logged as
+    a line without a traceback: the handler decided so, and nothing failed.
     """
     level = _LEVELS[outcome.kind]
     if not log.heeds(level):
@@ -105,8 +105,8 @@ class JobLog:
     """Logs the attempts of a worker, in its event loop.
 
     Parameters:
-        mode: "all" logs a line for each attempt; "auto" does so for `LINES` successes a second, and
-            one line a second for all others; "failures" logs no successes.
+        mode: "all" logs a line for each attempt; "auto" does so for up to 20 successes a second,
+            and logs one line a second for all others; "failures" logs no successes.
     """
 
     def __init__(self, mode: JobLogMode = "all") -> None:
@@ -125,7 +125,7 @@ class JobLog:
     ) -> None:
         """Log the outcome of an attempt that started at monotonic `since`, or add it up.
 
-        `error`: what a dead job died of.
+        `error`: the error that made a job dead.
         """
         if outcome is not SUCCEEDED and outcome.kind is not OutcomeKind.SUCCEEDED:
             ended(claim, outcome, since, error)
@@ -165,7 +165,7 @@ class JobLog:
 
 
 class _Sum:
-    """How many jobs of a task succeeded, and how long they took in sum."""
+    """How many jobs of a task succeeded, and the sum of their durations."""
 
     __slots__ = ("jobs", "seconds")
 
@@ -174,7 +174,7 @@ class _Sum:
 
     @property
     def mean(self) -> float:
-        """Seconds that one of them took."""
+        """The mean duration, in seconds."""
         return self.seconds / self.jobs
 
 

@@ -26,7 +26,7 @@ MAX_UNSETTLED_BATCHES = 4  # batches; beyond that the database is behind, and cl
 
 
 class Dispatcher:
-    """The jobs of one database that wait for a slot, and those that have one."""
+    """The jobs of one database that wait for a slot or have one."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Dispatcher:
         self._lent = 0  # running attempts that have left their slots to others
         self._lives_until = inf
         self._context = copy_context()  # the context of the worker's start, for every attempt
-        self._starts_soon = False  # in place of several attempts that have ended
+        self._starts_soon = False  # whether one start is planned for several ended attempts
         self._calls = ThreadAttempts(executor, slots.threads, self)
         self._closed = False
         self.note_start: NoteStart | None = None  # of jobs that were lost before
@@ -72,17 +72,17 @@ class Dispatcher:
         return not self._closed and monotonic() <= self._lives_until
 
     def blocked_until(self) -> float:
-        """Return when, in monotonic seconds, every coroutine of its is past its timeouts.
+        """Return when, in monotonic seconds, all of its coroutines are past their timeouts.
 
         Returns inf if one has none. May be called from any thread.
         """
         return max((self._over_at(each) for each in list(self._running)), default=0.0)
 
     def _over_at(self, running: Running) -> float:
-        terms = self._executor.terms[running.claim.task]
-        if not terms.in_loop:
+        options = self._executor.options[running.claim.task]
+        if not options.in_loop:
             return 0.0
-        timeout, watch = terms.timeout_of(running.claim), running.watch
+        timeout, watch = options.timeout_of(running.claim), running.watch
         over_at = inf if timeout is None else running.started + timeout
         return over_at if watch is None else min(over_at, watch.due)
 
@@ -91,7 +91,7 @@ class Dispatcher:
         batch, share = self._settings.batch, self._slots.share(self)
         target = min(self._slots.free(), share) + self._pace.ahead(share)
         if not target and not self._slots.alone and self.running() < share:
-            target = 1  # for the next slot that another database's job leaves
+            target = 1  # for the next slot that a job of another database frees
         if self._completer.unsettled > MAX_UNSETTLED_BATCHES * batch:
             return 0
         short = target - len(self._buffer)
@@ -103,7 +103,7 @@ class Dispatcher:
         return share + (self._pace.ahead(share) if self._pace.known else 0)
 
     def ahead_of_slot(self) -> int:
-        """Return how many jobs it may hold ready for each slot; 0 if the slots leave no time."""
+        """Return how many jobs it may hold ready for each slot; 0 if running jobs leave no time."""
         share = self._slots.share(self)
         return self._pace.ahead(share) // max(1, share)
 
@@ -115,11 +115,11 @@ class Dispatcher:
         self.pump()
 
     def expect(self) -> None:
-        """Have a share of the slots: jobs are claimed now."""
+        """Take a share of the slots: jobs are being claimed."""
         self._slots.expect(self)
 
     def expect_none(self) -> None:
-        """Leave the slots to others, if there is no job: none was claimed."""
+        """Leave the slots to others if it has no job: the claim found none."""
         if not self._running and not self._buffer:
             self._slots.note_idle(self)
 
@@ -130,7 +130,7 @@ class Dispatcher:
     def set_lifetime(self, moment: float) -> None:
         """Start nothing after this moment, in monotonic seconds, until a later one is given.
 
-        After it, others may have rescued what this worker has claimed.
+        After it, other workers may have rescued the jobs that this worker has claimed.
         """
         self._lives_until = moment
         if self._buffer:
@@ -171,14 +171,14 @@ class Dispatcher:
         return self._moved_at + self._slots.patience(self) - monotonic()
 
     def drop_stalled(self) -> list[tuple[int, int]]:
-        """Forget the jobs that have waited too long, and return them: other workers may be free."""
+        """Forget and return the jobs that have waited too long: other workers may be free."""
         if self.patience() > 0:
             return []
         self._pace.takes_at_least(monotonic() - self._moved_at)
         return self.drop_unstarted()
 
     def cancel(self, jobs: Iterable[tuple[int, int]]) -> None:
-        """Cancel those of these jobs (id, run) that run, and the others when they start."""
+        """Cancel these jobs (id, run): running ones now, waiting ones when they start."""
         self._to_cancel = set(jobs)
         self._calls.collect()
         for running in list(self._running):
@@ -186,7 +186,7 @@ class Dispatcher:
                 self._interrupt(running, outcomes.CANCELLED)
 
     def lose(self, jobs: Collection[tuple[int, int]]) -> None:
-        """Give up those of these jobs (id, run): others may have them now."""
+        """Abandon those of these jobs (id, run) that it has: others may have them now."""
         self._buffer.lose(jobs)
         self._calls.collect()
         for running in list(self._running):
@@ -206,7 +206,7 @@ class Dispatcher:
         return self._slots.has_suspect()
 
     def holds_suspect(self) -> bool:
-        """Return whether such a job is of this database."""
+        """Return whether this database has such a job."""
         return any(claim.lost >= self.suspect_from for claim in self._claims())
 
     def _claims(self) -> list[Claim]:
@@ -214,11 +214,11 @@ class Dispatcher:
         return [*self._buffer.known(), *(running.claim for running in self._running)]
 
     def leave(self) -> None:
-        """Leave the slots to others, once nothing runs any more."""
+        """Leave the slots to others, after all attempts have ended."""
         self._slots.leave(self)
 
     def close(self) -> None:
-        """Stop starting jobs; running ones that ask learn that they shall end."""
+        """Stop starting jobs; running handlers that ask learn that they shall end."""
         self._closed = True
         self._calls.collect()
         for running in self._running:
@@ -231,9 +231,9 @@ class Dispatcher:
             await self.changed.wait()
 
     def take_over(self, before: Running) -> tuple[Running, Context] | None:
-        """Take the next job for a thread, in the place of an attempt that has ended; or None.
+        """Take the next job for a thread, in place of an attempt that has ended; or None.
 
-        From any thread. Only what needs nothing of the event loop before its call is taken so.
+        From any thread. Only jobs whose call needs no step in the event loop before are taken.
         """
         if before.lent or not self._slots.alone or not self._may_start():
             return None
@@ -242,17 +242,17 @@ class Dispatcher:
 
     def _is_mere_call(self, claim: Claim) -> bool:
         try:
-            terms = self._executor.terms[claim.task]
-            return terms.is_call and not claim.lost and terms.stall_timeout is None
+            options = self._executor.options[claim.task]
+            return options.is_call and not claim.lost and options.stall_timeout is None
         except Exception:  # noqa: BLE001 (`_start` meets it again, and judges it)
             return False
 
     def taken_over(self, running: Running) -> None:
-        """Take note of what a thread has begun."""
+        """Process the start of a job that a thread has begun."""
         claim = running.claim
         self._buffer.note(claim)
         self._hold(running)
-        timeout = self._executor.terms[claim.task].timeout_of(claim)
+        timeout = self._executor.options[claim.task].timeout_of(claim)
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
             running.arm(-running.started_ago())
@@ -280,26 +280,26 @@ class Dispatcher:
 
     def _launch(self, running: Running) -> None:
         claim = running.claim
-        terms = self._executor.terms[claim.task]
-        timeout, stall = terms.timeout_of(claim), terms.stall_timeout
+        options = self._executor.options[claim.task]
+        timeout, stall = options.timeout_of(claim), options.stall_timeout
         if timeout is not None:
             running.arm = partial(self._arm, running, timeout)
-            running.arm(terms.lead)
+            running.arm(options.lead)
         if stall is not None:
             stalled = partial(self._stalled, running, stall)
-            running.watch = StallWatch(stall, stalled, terms.lead)
+            running.watch = StallWatch(stall, stalled, options.lead)
         # Each attempt has its own context: it must not see what the last handler has set.
         context = self._context.copy()
         if claim.lost and self.note_start is not None:
             noted = after_note(self.note_start, self._executor.attempt)
             self.follow(running, noted, context)
-        elif terms.is_call:
+        elif options.is_call:
             self._calls.start(running, context)
         else:
             self.follow(running, self._executor.attempt, context)
 
     def follow(self, running: Running, attempt: Attempt, context: Context) -> None:
-        """Run an attempt in a task of the event loop, as far as it does not end at once."""
+        """Run an attempt in a task of the event loop, unless it ends at once."""
         task = started_task(self._live(running, attempt), asyncio.get_running_loop(), context)
         if not task.done():
             running.task = task
@@ -327,7 +327,7 @@ class Dispatcher:
             self._leave(running, self._executor.judge(running.claim, error) if error else outcome)
 
     def _lend(self, running: Running) -> None:
-        """Leave the slot of an attempt that only waits to others, unless too many do so."""
+        """Lend the slot of an attempt that only waits, unless too many are lent."""
         if running in self._running and self._slots.lend():
             running.lent = True
             self._lent += 1
@@ -350,7 +350,7 @@ class Dispatcher:
         self._after()
 
     def _free(self, running: Running, outcome: Outcome) -> None:
-        """Free the slot of an attempt whose handler has ended, and hand over its outcome."""
+        """Free the slot of an attempt whose handler has ended, and pass on its outcome."""
         running.over = True
         running.stop_timers()
         if running in self._running:
@@ -366,7 +366,7 @@ class Dispatcher:
         finished = running.ended or monotonic()
         self._pace.took(finished - running.started)
         claim = running.claim
-        linked = claim.linked or self._executor.terms[claim.task].task.keeps_results
+        linked = claim.linked or self._executor.options[claim.task].task.keeps_results
         if running.settled:
             own = Finished(claim, outcome, running.started, finished, None, linked)
             self._completer.note_own(own, [*([Wake()] if linked else []), *running.woken])
@@ -394,12 +394,12 @@ class Dispatcher:
         self._cut(running, AttemptStalled(reason))
 
     def _cut(self, running: Running, error: Exception) -> None:
-        """End an attempt that has run into a timeout, unless it has ended in time."""
+        """End an attempt that exceeded a timeout, unless it has ended in time."""
         self._calls.collect()
         if running.over:
             return
         claim = running.claim
-        if self._executor.terms[claim.task].in_thread:
+        if self._executor.options[claim.task].in_thread:
             log.error(
                 "job %s (%s) is stuck: a thread cannot be ended; its slot is lost until it returns",
                 *(claim.id, claim.task),

@@ -1,6 +1,6 @@
-"""Runs one attempt: decodes the arguments, calls the handler, judges how it ended.
+"""Runs one attempt: decodes the arguments, calls the handler, decides the outcome.
 
-Whatever a handler or a middleware raises becomes an outcome; nothing is raised into the loop.
+An error of a handler or a middleware becomes an outcome; no error is raised into the loop.
 """
 
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
@@ -16,7 +16,7 @@ from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.attempt_log import JobLog
-from mutirao.engine.dispatch.attempt_terms import TermsOfTasks
+from mutirao.engine.dispatch.effective_options import EffectiveOptionsByTask
 from mutirao.engine.dispatch.probes import until_done
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.log import log
@@ -36,18 +36,18 @@ from mutirao.tasks.topics.topics import Topic
 FanOut = Callable[[Job, Attempt, str | None], Awaitable[str | None]]
 
 # How many times in a row a job may lose its database connection before that counts as a failed
-# attempt: enough for any outage, and an end for a job that crashes the server each time.
+# attempt: enough for any outage, but it ends a job that crashes the server each time.
 MAX_CUT_OFF_RUNS = 20
 # How many workers in a row may be lost while they hold a job, before it is not run any more: few
-# enough for a job that ends its workers, and enough for one that is innocent (ADR 34). From the
-# second time on, it runs without other such jobs, so that these do not suffer from it.
+# enough to stop a job that kills its workers, and enough to spare an innocent one (ADR 34). From
+# the second time on, it runs without other such jobs, so that these do not suffer from it.
 MAX_LOST_RUNS, LOST_RUNS_OF_SUSPECT = 10, 2
 DEAD = OutcomeKind.DEAD
 
 
 @dataclass(frozen=True, slots=True)
 class AttemptContext:
-    """What attempts have of their worker and its database.
+    """What attempts know of their worker and its database.
 
     Parameters:
         report: receives progress.
@@ -67,7 +67,7 @@ class AttemptContext:
 
 
 class Executor:
-    """The execution of attempts of the registered tasks. `terms`: what holds for each task."""
+    """Runs attempts of the registered tasks. `options`: how attempts of each task run."""
 
     def __init__(
         self,
@@ -79,14 +79,14 @@ class Executor:
     ) -> None:
         """Set the parts.
 
-        `processes`: None has tasks with `process=True` run like other plain functions. `context`:
-        None: attempts have nothing of their worker.
+        `processes`: None runs tasks with `process=True` like other plain functions. `context`:
+        None: attempts know nothing of their worker.
         """
         context = context or AttemptContext()
         self._tasks, self._pauser, self._home = tasks, context.pauser, context.home
         self._fan_out = context.fan_out
         self._middleware = tuple(middleware)
-        self.terms = TermsOfTasks(
+        self.options = EffectiveOptionsByTask(
             tasks, context.defaults, children=processes is not None, around=bool(middleware)
         )
         self._threads = threads
@@ -95,8 +95,8 @@ class Executor:
 
     def judge(self, claim: Claim, error: BaseException) -> Outcome:
         """Return the outcome of an attempt that ended with an error."""
-        terms = self.terms[claim.task]
-        policy = terms.task.retry_of(claim.args, terms.retry)
+        options = self.options[claim.task]
+        policy = options.task.retry_of(claim.args, options.retry)
         return outcomes.of_error(error, claim.attempt, _number(claim.max_attempts), policy)
 
     def follow_up(self, claim: Claim, outcome: Outcome) -> NewJob | None:
@@ -133,7 +133,7 @@ class Executor:
     def begin(self, running: Running) -> Callable[[], Any] | Outcome:
         """Begin an attempt that is only a call: return the call, or an outcome without it.
 
-        From any thread. With an outcome the attempt has not `ended` yet.
+        From any thread. If an outcome is returned, the caller still has to call `ended`.
         """
         claim = running.claim
         self._attempts.started(claim)
@@ -164,7 +164,7 @@ class Executor:
             return self.end(running, None, error)
 
     async def attempt(self, running: Running) -> Outcome:
-        """Run one attempt to its end, whatever that is, and log it."""
+        """Run one attempt to its end, however it ends, and log it."""
         claim = running.claim
         self._attempts.started(claim)
         try:
@@ -229,7 +229,7 @@ class Executor:
     def _bound(
         self, task: Task[..., Any], running: Running, job: Job | None = None
     ) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]] | Outcome:
-        """Return the handler with what stands around it, and its arguments; or dead, if unfit."""
+        """Return the handler with its hooks, and its arguments; or a dead outcome if unfit."""
         signature = task.signature
         try:
             args, kwargs = signature.decode(running.claim.args)
@@ -249,7 +249,7 @@ class Executor:
         """Return the `Job` for a handler or a middleware; most handlers never read it."""
         claim = running.claim
         limit, keep = self.most_attempts(claim), task.keeper(claim.metadata)
-        timeout, alive = self.terms[claim.task].timeout_of(claim), running.note_alive
+        timeout, alive = self.options[claim.task].timeout_of(claim), running.note_alive
         return Job(
             claim, limit, timeout, running.begin, self._report, keep, running.shall_end,
             self._pauser, self._home, alive, running,
@@ -303,14 +303,14 @@ class Executor:
 
     def most_attempts(self, claim: Claim) -> int:
         """Return how many attempts a job may have."""
-        return _number(claim.max_attempts) or self.terms[claim.task].retry.most_attempts
+        return _number(claim.max_attempts) or self.options[claim.task].retry.most_attempts
 
 
 def _returned(task: Task[..., Any], running: Running, value: object) -> Outcome:
-    """Return the outcome of an attempt whose handler returned; it gave up if it knew that it shall.
+    """Return the outcome of an attempt whose handler returned.
 
-    Nor has one succeeded that was interrupted and swallowed its cancellation: nobody knows what it
-    has left undone.
+    An attempt is released, not succeeded, if its handler knew that it shall end. The same holds if
+    it was interrupted and swallowed its cancellation: what it has left undone is unknown.
     """
     if running.settled:
         return SUCCEEDED
@@ -325,7 +325,7 @@ def _number(value: object) -> int | None:
 
 
 def _as_far_as_readable(claim: Claim) -> dict[str, Any]:
-    """Return the decoded arguments, or {}: other programs may have written anything."""
+    """Return the decoded arguments, or {}: other programs may have written any text."""
     try:
         args = read_object(claim.args)
         check_storable(args, "its arguments")

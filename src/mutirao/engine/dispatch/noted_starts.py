@@ -1,6 +1,7 @@
 """Records the start of a job that was lost before, so that another loss after it counts.
 
-What a vanished worker held and had not begun, it took along by chance. See `model.losses`.
+A vanished worker may have held the job without starting it: such a loss does not count. See
+`mutirao.model.jobs.lost_workers`.
 """
 
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
@@ -21,12 +22,12 @@ Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
 
 
 def counted(claims: Iterable[Claim]) -> list[Claim]:
-    """Return claims as their starts count: workers that had one and did not begin, do not."""
+    """Return claims with the number of workers that were lost after they had begun the job."""
     return [_counted(claim) if claim.lost else claim for claim in claims]
 
 
 def noting(row: WorkerRow) -> NoteStart:
-    """Return what notes the starts of a worker's jobs."""
+    """Return a function that records the starts of a worker's jobs."""
 
     async def note_start(claim: Claim) -> bool:
         counts = {"lost": lost_workers.noted(claim.lost), "attempt": claim.attempt}
@@ -36,7 +37,7 @@ def noting(row: WorkerRow) -> NoteStart:
 
 
 def after_note(note_start: NoteStart, attempt: Attempt) -> Attempt:
-    """Return an attempt whose start is noted first."""
+    """Return an attempt that records its start first."""
     return partial(_noted, note_start, attempt)
 
 

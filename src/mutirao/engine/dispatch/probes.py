@@ -16,10 +16,10 @@ InThread = Callable[[Callable[[], Any]], Awaitable[Any]]
 
 
 async def until_done(probe: Probe, job: Job, started: Any, in_thread: InThread) -> None:
-    """Ask until the work is done. That it still runs is a sign of life of the attempt.
+    """Ask until the work is done. Each answer that it still runs is a sign of life.
 
-    A probe that raises has found nothing out: that is logged, and no sign of life. With the signals
-    (`Dead`, `Retry`, `Snooze`, `Cancel`) it says how the attempt ends.
+    A probe that raises has no answer: that is logged, and is no sign of life. With the signals
+    (`Dead`, `Retry`, `Snooze`, `Cancel`) it decides how the attempt ends.
 
     Raises:
         WorkFailed: it has failed.
@@ -31,7 +31,7 @@ async def until_done(probe: Probe, job: Job, started: Any, in_thread: InThread) 
             raise
         except Exception:  # noqa: BLE001 (logged; what the user's code raises is no answer)
             log.exception(
-                "the probe of job %s (%s) found nothing out; it is asked again in %g s",
+                "the probe of job %s (%s) failed; it is asked again in %g s",
                 *(job.id, job.task, probe.every),
                 extra={"job": job.id, "task": job.task},
             )

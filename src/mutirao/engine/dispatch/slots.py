@@ -1,12 +1,12 @@
 """Shares the slots of one process among its databases, and sizes the prefetch of each.
 
-It is enough for about 100 ms of work, so that short jobs do not wait for the round trip of a claim
-and long ones are not held back while another worker is free.
+A prefetch is about 100 ms of work, so that short jobs do not wait for the round trip of a claim and
+long ones are not held back while another worker is free.
 
-A worker of one database has them alone, and nothing is divided. Where a process serves several, a
-slot that becomes free goes to the database with the fewest running jobs, of those that have claimed
-one; of equal ones, to that which has waited longest. So that each has one in time, a database below
-its share may hold a claimed job while all slots are taken.
+A worker of one database uses all slots. If a process serves several databases, a slot that becomes
+free goes to the database with the fewest running jobs among those with claimed jobs; among equal
+ones, to the one that has waited longest. So that each gets a slot in time, a database below its
+share may hold a claimed job while all slots are taken.
 """
 
 import asyncio
@@ -50,24 +50,24 @@ class Pace:
 
 
 MAX_STARTS_IN_A_ROW = 100  # starts in a row before other tasks of the event loop run
-HOLD_SECONDS = 10 * STALL_SECONDS  # for which a job waits while another database has its slot
+HOLD_SECONDS = 10 * STALL_SECONDS  # how long a job waits while another database has its slot
 
 
 class Sharer(Protocol):
-    """What shares the slots: the dispatcher of one database."""
+    """A user of the shared slots: the dispatcher of one database."""
 
-    last_start: int  # the number of its last start, among those of all
+    last_start: int  # the number of its last start, counted over all dispatchers
 
     def running(self) -> int:
         """Return the number of its running attempts."""
         ...
 
     def may_start(self) -> bool:
-        """Return whether it has a job to start, and may."""
+        """Return whether it has a job that may start."""
         ...
 
     def start_next(self) -> bool:
-        """Start its next job if there is one and it may; return whether it did."""
+        """Start its next job if one may start; return whether it did."""
         ...
 
     def notify_if_room(self) -> None:
@@ -92,9 +92,9 @@ class Sharer(Protocol):
 
 
 class Slots:
-    """So many slots. `taken`: by running attempts; `abandoned`: by coroutines that were given up.
+    """The slots. `taken`: by running attempts; `abandoned`: by coroutines that were given up.
 
-    `threads`: those of plain functions. An attempt that only waits may leave its slot to another
+    `threads`: those of plain functions. An attempt that only waits may lend its slot to another
     one: so at most twice as many attempts run as there are slots.
 
     All but `blocked_until` and the counts are called in the event loop.
@@ -105,17 +105,17 @@ class Slots:
         self._members: list[Sharer] = []
         self._active: set[Sharer] = set()  # those that have jobs here, or may have claimed some
         self._starts = 0
-        self.pumping = False  # jobs are being started; what is free then is looked for afterwards
+        self.pumping = False  # jobs are being started; free slots are counted afterwards
         self.taken = 0
         self.abandoned = 0
         self._lent = 0  # attempts that run without a slot
 
     def enter(self, member: Sharer) -> None:
-        """Let a dispatcher have its share from now on."""
+        """Add a dispatcher, which gets a share from now on."""
         self._members.append(member)
 
     def leave(self, member: Sharer) -> None:
-        """Take the share of a dispatcher whose worker has ended."""
+        """Remove a dispatcher whose worker has ended."""
         if member in self._members:
             self._members.remove(member)
         self._active.discard(member)
@@ -131,7 +131,7 @@ class Slots:
         return self.threads.stuck + self.abandoned
 
     def load(self, beat_age: float | None) -> WorkerLoad:
-        """Return what there is to do now; `beat_age`: since the last heartbeat. From any thread."""
+        """Return the current load; `beat_age`: since the last heartbeat. From any thread."""
         members = [each.load() for each in list(self._members)]
         waiting, unsettled = sum(each[0] for each in members), sum(each[1] for each in members)
         running = self.taken + self._lent
@@ -154,7 +154,7 @@ class Slots:
         return self.taken + self.stuck >= self._number
 
     def lend(self) -> bool:
-        """Free the slot of an attempt that only waits; return False if as many have none by now."""
+        """Free the slot of an attempt that only waits; return False if too many are lent."""
         if self._lent >= self._number:
             return False
         self._lent += 1
@@ -190,7 +190,7 @@ class Slots:
         return STALL_SECONDS if satisfied else HOLD_SECONDS
 
     def has_suspect(self) -> bool:
-        """Return whether a job with which workers were lost is in this process."""
+        """Return whether this process has a job with which workers were lost."""
         return any(each.holds_suspect() for each in self._members)
 
     def blocked_until(self) -> float:
@@ -201,14 +201,14 @@ class Slots:
         return max((each.blocked_until() for each in list(self._members)), default=0.0)
 
     def pump_all(self) -> None:
-        """Start waiting jobs, whoever has them: a lost slot is free again."""
+        """Start waiting jobs of any database: a lost slot is free again."""
         for each in list(self._members):
             self.pump(each)
 
     def pump(self, member: Sharer) -> None:
         """Start waiting jobs, in bursts, so that other tasks of the event loop run in between.
 
-        `member`: the one for which something has changed.
+        `member`: the dispatcher for which something has changed.
         """
         if self.pumping:
             return
@@ -233,7 +233,7 @@ class Slots:
         return not left
 
     def _start_in_turn(self, started: set[Sharer]) -> bool:
-        """Start the jobs of all, whoever's turn it is; return whether a burst is full."""
+        """Start the jobs of all databases in turn; return whether a burst is full."""
         for _ in range(MAX_STARTS_IN_A_ROW):
             if self.full() or (member := self._next()) is None:
                 return False
@@ -252,7 +252,7 @@ class Slots:
         return found
 
     def _notify(self, started: set[Sharer]) -> None:
-        """Notify those that may claim more; all that have jobs here, if a slot is free."""
+        """Notify those that may claim more; if a slot is free, all that have jobs here."""
         for each in started:
             each.expect_none()
         for each in started if self.full() else started | self._active:

@@ -21,43 +21,43 @@ Attempt = Callable[[Running], Coroutine[Any, Any, Outcome]]
 
 
 class Owner(Protocol):
-    """Whose attempts they are: the dispatcher."""
+    """The owner of the attempts: the dispatcher."""
 
     def ended_in_thread(self, running: Running, outcome: Outcome) -> None:
         """Take an attempt that has ended, with its outcome; in the event loop."""
         ...
 
     def follow(self, running: Running, attempt: Attempt, context: Context) -> None:
-        """Run the rest of an attempt in the event loop, whose function returned an awaitable."""
+        """Run an attempt whose function returned an awaitable to its end in the event loop."""
         ...
 
     def take_over(self, before: Running) -> tuple[Running, Context] | None:
-        """Return the next job in the place of an attempt whose call has ended; from any thread."""
+        """Return the next job in place of an attempt whose call has ended; from any thread."""
         ...
 
     def taken_over(self, running: Running) -> None:
-        """Take note of an attempt that a thread has begun; in the event loop."""
+        """Process the start of an attempt that a thread has begun; in the event loop."""
         ...
 
 
 class _Refused(NamedTuple):
-    """What a thread returns for an attempt whose handler must not be called."""
+    """The result of a thread for an attempt whose handler must not be called."""
 
     outcome: Outcome
 
 
 class ThreadAttempts:
-    """The way of attempts through threads."""
+    """Runs attempts in threads."""
 
     def __init__(self, executor: Executor, threads: Threads, owner: Owner) -> None:
         self._executor, self._threads, self._owner = executor, threads, owner
 
     def start(self, running: Running, context: Context) -> None:
-        """Begin an attempt in its context, which nobody else runs in."""
+        """Begin an attempt in its context, which no other attempt runs in."""
         context.run(self._start, running, context)
 
     def collect(self) -> None:
-        """Take note of all that has ended, and of all that threads have begun, by now."""
+        """Process all calls that have ended, and all that threads have begun, by now."""
         self._threads.collect()
 
     def _start(self, running: Running, context: Context) -> None:
@@ -74,7 +74,7 @@ class ThreadAttempts:
         running.kill = partial(self._kill, running, made, context)
 
     def _succeed(self, before: Running) -> ThreadCall | None:
-        """Return the call of the next job, in the thread of an attempt whose call has ended."""
+        """Return the call of the next job, for the thread of an attempt whose call has ended."""
         if (taken := self._owner.take_over(before)) is None:
             return None
         running, context = taken
@@ -124,7 +124,7 @@ class ThreadAttempts:
         self._ended(running, self._executor.end(running, value, error))
 
     def _give_up(self, running: Running, call: ThreadCall) -> None:
-        """Wait no longer for a call: its attempt was interrupted."""
+        """Stop waiting for a call: its attempt was interrupted."""
         if not running.over:
             self._threads.give_up(call)
             self._ended(running, self._executor.end(running, None, asyncio.CancelledError()))

@@ -1,7 +1,7 @@
 """Keeps claimed jobs until a slot is free.
 
-The event loop takes them, and threads do: a thread whose call has ended begins the next job itself,
-in the place of the one that has ended, and the event loop learns of several at once.
+Both the event loop and threads take them. A thread whose call has ended begins the next job itself,
+in place of the ended one, and the event loop gets several such starts in one call.
 """
 
 import threading
@@ -14,15 +14,15 @@ Key = tuple[int, int]  # (id, run)
 
 
 class WaitingClaims:
-    """Claims in the order in which they came. All methods may be called from any thread."""
+    """Claims in the order of their arrival. All methods may be called from any thread."""
 
     def __init__(self) -> None:
         self._claims: deque[Claim] = deque()
-        self._taken: dict[Key, Claim] = {}  # by threads, and unknown to the event loop yet
+        self._taken: dict[Key, Claim] = {}  # taken by threads, not yet known to the event loop
         self._lock = threading.Lock()
 
     def __len__(self) -> int:
-        """Return how many wait."""
+        """Return the number of waiting claims."""
         return len(self._claims)
 
     def extend(self, claims: Iterable[Claim]) -> None:
@@ -31,12 +31,12 @@ class WaitingClaims:
             self._claims.extend(claims)
 
     def next(self) -> Claim | None:
-        """Take the next one."""
+        """Take the next claim."""
         with self._lock:
             return self._claims.popleft() if self._claims else None
 
     def take_if(self, fits: Callable[[Claim], bool]) -> Claim | None:
-        """Take the next one for a thread, if it fits; it counts as known until `note`."""
+        """Take the next claim for a thread, if it fits; it counts as known until `note`."""
         with self._lock:
             if not self._claims or not fits(self._claims[0]):
                 return None
@@ -45,16 +45,16 @@ class WaitingClaims:
             return claim
 
     def note(self, claim: Claim) -> None:
-        """Record that the event loop knows of one that a thread has taken."""
+        """Record that the event loop knows of a claim that a thread has taken."""
         self._taken.pop((claim.id, claim.run), None)
 
     def known(self) -> list[Claim]:
-        """Return those that wait, and those that threads have taken."""
+        """Return the waiting claims, and those that threads have taken."""
         with self._lock:
             return [*self._claims, *self._taken.values()]
 
     def drop(self) -> list[Key]:
-        """Forget those that wait, and return them."""
+        """Forget the waiting claims, and return them."""
         with self._lock:
             dropped = [(claim.id, claim.run) for claim in self._claims]
             self._claims.clear()

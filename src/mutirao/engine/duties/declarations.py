@@ -1,6 +1,6 @@
-"""Declares what the code says of limits, fairness and subscriptions, and confirms it.
+"""Declares limits, fairness and subscriptions of the code in the database, and confirms them.
 
-It confirms now and then that they are, and warns of limits that are in no code.
+Every minute it confirms that they are still in the code, and warns of limits that are in no code.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,10 +18,10 @@ CONFIRM_EVERY = 60.0  # seconds; a limit that is in no code is detected after th
 
 
 class Limiter:
-    """The declarations of one worker: limits, arguments by which tasks are fair, subscriptions.
+    """Declares the limits, fair arguments and subscriptions of one worker.
 
     Parameters:
-        tasks: those in its code, of which some are fair, and some are subscribers.
+        tasks: the tasks in its code, some of which are fair or subscribers.
     """
 
     def __init__(
@@ -45,7 +45,7 @@ class Limiter:
         await self._warn_of_undeclared()
 
     async def run(self, pulse: LoopHealth, longest: float) -> None:
-        """Confirm every minute what is in the code; forever.
+        """Confirm every minute the declarations in the code; forever.
 
         `longest`: the longest wait between two tries, in seconds.
         """
@@ -57,7 +57,7 @@ class Limiter:
         return CONFIRM_EVERY
 
     async def confirm_declared(self, now: datetime | None = None) -> None:
-        """Confirm what is in the code of a live worker, and warn of limits in none."""
+        """Confirm the declarations of a live worker's code; warn of limits that are in none."""
         if self._subscriptions:
             ids = [each.id for each in self._subscriptions]
             confirm = self._store.confirm_declared_subscriptions

@@ -16,7 +16,8 @@ from mutirao.log import log
 from mutirao.ports import Store
 
 FIRST_SEARCH_AFTER = 60.0  # seconds before the first roll-up and the first search for leftovers
-# Seconds after which a doorbell is taken back although nobody here carries its queue, and how many.
+# Seconds after which a doorbell is taken back although no worker here carries its queue, and how
+# many at a time.
 UNANSWERED_FOR, MAX_RECALLED = 86_400.0, 10_000
 MAX_IDS_PER_LOG_LINE = 50  # history has all of them
 
@@ -25,7 +26,7 @@ Portion = Callable[[datetime | None], Awaitable[bool]]  # does a part; returns w
 
 @dataclass(frozen=True, slots=True)
 class Duty:
-    """Work that one worker does every so often (seconds), holding a lease for `ttl` seconds.
+    """Work that one worker does at intervals (in seconds), holding a lease for `ttl` seconds.
 
     `after`: seconds after its start before a worker asks for the duty, so that its jobs come first.
     """
@@ -100,7 +101,7 @@ class Housekeeping:
         return False
 
     async def prune(self, now: datetime | None = None) -> bool:
-        """Delete some of what is older than its retention, and end some of what has expired."""
+        """Delete some rows that are older than their retention, and end some expired jobs."""
         limit = self._settings.prune_batch
         more = await self._end_expired(limit, now)
         for outcome, age in self._settings.retention.items():
@@ -118,7 +119,7 @@ class Housekeeping:
     async def _end_expired(self, limit: int, now: datetime | None) -> bool:
         ended = await self._store.end_expired(limit, now=now)
         if ended:
-            log.info("%s jobs have expired that nobody had started", ended)
+            log.info("%s jobs expired before an attempt started", ended)
         return ended == limit
 
     async def prune_audit(self, now: datetime | None = None) -> bool:
@@ -129,18 +130,18 @@ class Housekeeping:
         return await self._store.prune_actions(age.total_seconds(), limit, now=now) == limit
 
     async def roll_up(self, now: datetime | None = None) -> bool:
-        """Add up by the hour what has finished, in parts."""
+        """Add up finished jobs by the hour, in parts."""
         keep = self._settings.keep_hours
         seconds = None if keep is None else keep.total_seconds()
         return await self._store.roll_up(seconds, now=now)
 
     async def mend(self, now: datetime | None = None) -> bool:
-        """Repair what changes by hand have left behind."""
+        """Repair what manual changes of the tables have left behind."""
         mended = await self._store.mend(now=now)
         for what, number in mended.items():
             log.warning("mended %s %s", number, what)
         if back := await self._store.recall(None, UNANSWERED_FOR, MAX_RECALLED, now=now):
-            log.warning("took back %s doorbells that nobody answered for a day", len(back))
+            log.warning("took back %s doorbells that no worker answered for a day", len(back))
         return False
 
     async def refresh_statistics(self, now: datetime | None = None) -> bool:
@@ -159,7 +160,7 @@ async def keep(
     """Perform a duty whenever it is due and no other worker does it; forever.
 
     `longest`: the longest wait between two tries, in seconds. `keeps_house`: set while this worker
-    is to ask for duties.
+    shall ask for duties.
     """
 
     async def turn() -> float:

@@ -1,9 +1,9 @@
 """Declares the schedules of the code, makes the jobs of due ticks, and pauses schedules.
 
-Every worker reads the agenda now and then and sleeps until the next tick. When one has come, a
-lease decides which worker handles it, so that they do not all try; when very many have come, all
-workers do, each taking others. The guarantee that a tick makes one job does not rest on the lease,
-but on the transaction that makes the job.
+Every worker reads the agenda at intervals and sleeps until the next tick. When a tick is due, a
+lease decides which worker handles it, so that they do not all try. When very many are due, all
+workers handle them, each taking different ones. The guarantee that a tick makes one job does not
+depend on the lease, but on the transaction that makes the job.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ class Scheduler:
         declared: the schedules in this worker's code.
         row: the worker's.
         look: seconds between reads of the agenda; new schedules are noticed within that time.
-        keeps_house: set while this worker is to read it.
+        keeps_house: set while this worker shall read it.
     """
 
     def __init__(
@@ -49,7 +49,7 @@ class Scheduler:
         self._name, self._look, self._keeps_house = row.facts.name, look, keeps_house
         self._has_held_lease, self._confirm_at = False, 0.0  # monotonic
         self._batch = MAX_SCHEDULES_PER_BATCH
-        self._failed: dict[str, float] = {}  # schedules that cannot tick, left alone until then
+        self._failed: dict[str, float] = {}  # schedules that cannot tick, and until when to wait
         self._reported: set[str] = set()
 
     async def declare(self, now: datetime | None = None) -> None:
@@ -82,8 +82,8 @@ class Scheduler:
     async def run_once(self, now: datetime | None = None) -> float:
         """Make the jobs of some due schedules, if it is this worker's turn; return the pause in s.
 
-        It is if it gets the lease, or if there is enough for all workers. Those that have failed
-        are left alone until the next look, or they would keep the others from their turn.
+        It is this worker's turn if it gets the lease, or if there are enough ticks for all workers.
+        Schedules that have failed wait until the next read; otherwise they would delay the others.
         """
         self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
         agenda = await self._store.agenda(without=self._failed, now=now)
@@ -115,7 +115,7 @@ class Scheduler:
         return longest if next_in is None else min(longest, next_in)
 
     async def _tick(self, now: datetime | None) -> bool:
-        """Make the jobs of a batch of schedules; return whether any were there to take.
+        """Make the jobs of a batch of schedules; return whether there were any.
 
         A batch that takes too long is halved, and grows again by tenths.
         """
@@ -152,13 +152,13 @@ class Scheduler:
 
 
 class Pauser:
-    """Pauses schedules through the worker's store. Made in the worker's event loop."""
+    """Pauses schedules through the worker's store. Created in the worker's event loop."""
 
     def __init__(self, store: Store) -> None:
         self._store, self._loop = store, asyncio.get_running_loop()
 
     def pause(self, name: str, reason: str) -> None:
-        """Pause a schedule, from a handler's thread, which waits until that is written.
+        """Pause a schedule from a handler's thread; return once that is written.
 
         Raises:
             UnknownSchedule: there is none of that name.

@@ -1,6 +1,6 @@
 """Applies supersede rules of the code to jobs that were enqueued by SQL.
 
-It declares which tasks have a rule, so that the database parks such jobs until they are judged.
+It declares which tasks have a rule, so that the database holds such jobs until a rule has decided.
 """
 
 from collections.abc import Mapping
@@ -14,11 +14,11 @@ from mutirao.tasks.task import Task
 
 
 class Superseding:
-    """The supersede rules of one worker.
+    """Applies the supersede rules of one worker.
 
     Parameters:
-        tasks: those in its code, of which some have a rule.
-        every: seconds between two looks at what SQL has enqueued.
+        tasks: those in its code, some of which have a rule.
+        every: seconds between two searches for jobs that were enqueued by SQL.
     """
 
     def __init__(self, store: Store, tasks: Mapping[str, Task[..., Any]], every: float) -> None:
@@ -31,7 +31,7 @@ class Superseding:
         await self._store.declare_supersede(self._usual)
 
     async def run(self, pulse: LoopHealth, longest: float) -> None:
-        """Judge what waits for it, forever; `longest`: the longest wait between two tries."""
+        """Apply the rules forever; `longest`: the longest wait between two tries, in seconds."""
         trouble = LoopRetry(
             "cannot ask supersede rules", "supersede rules are asked again", longest
         )
@@ -41,7 +41,7 @@ class Superseding:
         return 0.0 if await self.judge() else self._every
 
     async def judge(self, now: datetime | None = None) -> bool:
-        """Judge some jobs that SQL enqueued; return whether there may be more."""
+        """Apply the rules to some jobs that SQL enqueued; return whether there may be more."""
         judged = await self._store.judge(self.rules, now=now)
         if judged:
             log.debug("asked supersede rules about jobs of %s keys, enqueued in SQL", judged)

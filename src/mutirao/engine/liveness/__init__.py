@@ -1,1 +1,1 @@
-"""Signs of life: the heartbeat, and the watch over loops and slots."""
+"""Signs of life: the heartbeat, and the watchdogs of loops and slots."""

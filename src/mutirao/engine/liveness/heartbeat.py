@@ -1,12 +1,10 @@
 """Sends a worker's heartbeats from a thread and a connection of their own.
 
-A handler that blocks the worker's event loop cannot delay it.
-
-A handler that blocks the event loop cannot delay it, so a worker is considered gone only when it
-really is. The heartbeat also detects that the loop is blocked, and then releases the jobs that wait
-behind that handler, because nobody else could. It ends when the loop has ended, because the worker
-serves nothing without it. A handler that never releases the GIL does delay it; each beat reports by
-how much.
+A handler that blocks the worker's event loop cannot delay it, so a worker is considered gone only
+when it really is. The heartbeat also detects that the loop is blocked, and then releases the jobs
+that wait behind that handler, because no other thread could. It ends when the loop has ended,
+because the worker serves nothing without it. A handler that never releases the GIL does delay it;
+each beat reports by how much.
 """
 
 import asyncio
@@ -32,7 +30,7 @@ Beating = Callable[[], Coroutine[Any, Any, None]]
 
 
 class HeartbeatThread:
-    """A thread that lives as long as something beats in it; the next heartbeat starts another."""
+    """A thread that lives as long as a loop beats in it; the next heartbeat starts another."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -86,16 +84,16 @@ DELAY_DECAY = 0.99  # factor by which the reported delay decreases with each bea
 
 @dataclass(frozen=True, slots=True)
 class WorkerView:
-    """The worker as the heartbeat sees it. All are called in the heartbeat's thread.
+    """The worker as its heartbeat sees it. All functions are called in the heartbeat's thread.
 
     Parameters:
         stuck: returns the number of lost slots.
         runs: returns whether the worker's event loop still runs.
         ping: asks the event loop to call back, which may take as long as a handler blocks it.
         blocked: called with the monotonic time since when the loop has not answered; raises if it
-            never will.
+            will never answer.
         unstarted: takes from the worker the claimed jobs that have not started.
-        rests: returns whether it has no job, and only gets some from others.
+        rests: returns whether it has no job, and only gets jobs through others.
         on_beat: called with every answer, and with the monotonic time until which the worker lives.
         on_return: called with the first answer after the database was away.
         on_reborn: called with the new id after the worker was considered gone.
@@ -116,7 +114,7 @@ class Heartbeat:
     """The loop that beats until stopped, and registers the worker again if it was considered gone.
 
     `store`: a handle that only this thread uses. `heart`: the thread, if others beat in it, too.
-    `duty`: one of which each beat returns whether another worker holds it.
+    `duty`: a duty; each beat returns whether another worker holds it.
     """
 
     def __init__(
@@ -140,7 +138,7 @@ class Heartbeat:
         self._unbroken_since = -inf
         self._trouble = LoopRetry(
             "no heartbeat",
-            "the heart beats again",
+            "the heartbeat works again",
             longest=settings.heartbeat / 5,
             patience=settings.patience,
         )
@@ -163,7 +161,7 @@ class Heartbeat:
             await self.ended()
 
     def stir(self) -> None:
-        """Beat now if the last beat said that the worker rests: it has a job. From any thread."""
+        """Beat now if the last beat announced a resting worker: it has a job. From any thread."""
         if self._life > self._settings.lifetime and not self._stirred:
             self._stirred = True
             self._wake()
@@ -179,8 +177,8 @@ class Heartbeat:
     def may_judge_others(self) -> bool:
         """Return whether this worker may consider others gone.
 
-        After the database was away, or nobody could write to it, everybody's heartbeat looks old,
-        so the others get the time of one expiry to beat again.
+        After the database was unavailable or not writable, every heartbeat looks old, so the other
+        workers get the time of one expiry to beat again.
         """
         now, expiry = monotonic(), self._settings.expiry
         known_for = self._life + self._settings.rescue_every
@@ -201,7 +199,7 @@ class Heartbeat:
             await self._store.close()
 
     def _rest(self) -> float:
-        """Return the seconds for which the next beat can wait: while nobody depends on it."""
+        """Return the seconds by which the next beat can be delayed while the worker rests."""
         if self._stirred or self._unbroken_since == inf or not self._body.rests():
             return 0.0
         self._due += self._settings.rest
@@ -210,8 +208,8 @@ class Heartbeat:
     async def _beat(self) -> float:
         """Beat once; return the seconds to the next one.
 
-        A worker that rests beats later, and so says that its row lives longer. If it gets a job
-        meanwhile, `stir` has it say otherwise at once.
+        A resting worker beats later, and so announces a longer lifetime of its row. If it gets a
+        job meanwhile, `stir` corrects that at once.
         """
         before, started = self._life, monotonic()
         self._life = self._settings.lifetime + self._settings.rest  # a job that comes now stirs
@@ -239,7 +237,7 @@ class Heartbeat:
         return self._settings.heartbeat
 
     def _note_beat(self, started: float, life: float) -> None:
-        """Note a beat that began then; `life`: the seconds that the one before had returned."""
+        """Record a beat that began at `started`; `life`: the lifetime from the previous one."""
         before, self._last = self._last, monotonic()
         self._late = max(self._late * DELAY_DECAY, started - self._due)
         self._due = self._last + self._settings.heartbeat
@@ -249,7 +247,7 @@ class Heartbeat:
             self._body.on_return()
 
     async def _release_if_blocked(self) -> None:
-        """Release what waits behind a handler that has blocked the loop since the last beat."""
+        """Release the jobs behind a handler that has blocked the loop since the last beat."""
         if self._answered:
             self._answered, self._asked_at = False, monotonic()
             self._body.ping(self._answer)
@@ -264,7 +262,7 @@ class Heartbeat:
 
     async def _register_anew(self) -> None:
         log.error(
-            "worker %s was taken for gone and its jobs given to others; registering anew",
+            "worker %s was taken for gone and its jobs given to others; registering again",
             self._worker,
         )
         self._worker = await self._store.register(self._identity, expiry=self._settings.lifetime)

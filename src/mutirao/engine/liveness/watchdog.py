@@ -1,7 +1,8 @@
 """Detects hanging loops, lost slots and blocked event loops: a worker either works or ends.
 
-A worker of a database asks its loop with each heartbeat. To a broker a worker lives as long as its
-connection, or the thread that extends what it holds: so another thread has to ask its loop.
+The heartbeat of a database worker asks its event loop at each beat. For a broker a worker lives as
+long as its connection, or the thread that extends its deliveries: so another thread has to ask its
+event loop.
 """
 
 import asyncio
@@ -20,12 +21,12 @@ WATCH_EVERY = 1.0  # seconds between checks of loops and slots
 
 
 class Watch:
-    """A watch that raises an error to end a worker which no longer works.
+    """Raises an error to end a worker that no longer works.
 
     Parameters:
         pulses: returns the pulses of its loops.
         limit: how long all slots may be lost, in seconds; None: forever.
-        starts: what handlers need to begin.
+        starts: counters of the threads and child processes that could not be started.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class Watch:
         self._suspected: set[str] = set()
 
     async def run(self, pulse: LoopHealth, every: float) -> None:
-        """Check every so many seconds.
+        """Check every `every` seconds.
 
         Raises:
             WorkerFailed: a loop hangs.
@@ -63,12 +64,12 @@ class Watch:
     def _look_at_loops(self) -> None:
         """Check each hanging loop twice: after a stall of the process all of them seem to hang.
 
-        By the second check the healthy ones have turned.
+        By the second check the healthy ones have given a sign of life.
         """
         hanging = {pulse.name: pulse.age() for pulse in self._pulses() if pulse.hangs()}
         if found := hanging.keys() & self._suspected:
             names = ", ".join(f"{name} ({hanging[name]:.0f} s)" for name in sorted(found))
-            raise WorkerFailed(f"these loops of the worker do not turn any more: {names}")
+            raise WorkerFailed(f"these loops of the worker hang: {names}")
         self._suspected = set(hanging)
 
     def _look_at_slots(self) -> None:
@@ -98,13 +99,13 @@ def stuck_since(since: float, over_at: OverAt, limit: float | None) -> WorkerStu
     if limit is None or monotonic() < max(since, over_at()) + limit:
         return None
     return WorkerStuck(
-        f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; what computes"
-        " for long belongs into a plain function, or a task with process=True"
+        f"a coroutine has blocked the event loop for {monotonic() - since:.0f} s; move"
+        " CPU-bound code to a plain function, or to a task with process=True"
     )
 
 
 class LoopWatch:
-    """The watch over the event loop in which it is started.
+    """Watches, from another thread, the event loop in which it is started.
 
     Parameters:
         every: seconds after which it is asked again.
@@ -126,13 +127,13 @@ class LoopWatch:
         self._ends = asyncio.Event()
 
     def start(self) -> None:
-        """Begin to watch, if there is a limit."""
+        """Start watching, if there is a limit."""
         if self._limit is not None:
             self._watched = asyncio.get_running_loop()
             self._heart.beat(self._run)
 
     def stop(self) -> None:
-        """Watch no more; from any thread."""
+        """Stop watching; from any thread."""
         self._watched, own = None, self._own
         if own is not None and not own.is_closed():
             own.call_soon_threadsafe(self._ends.set)
@@ -149,7 +150,7 @@ class LoopWatch:
                 return
 
     def _ask(self) -> threading.Event:
-        """Have the watched loop set an event."""
+        """Make the watched loop set an event."""
         answered, watched = threading.Event(), self._watched
         if watched is not None and not watched.is_closed():
             watched.call_soon_threadsafe(answered.set)

@@ -1,1 +1,1 @@
-"""How ended attempts are written: in batches, or one by one after a refusal."""
+"""How ended attempts are written: in batches, or one by one after a batch was refused."""

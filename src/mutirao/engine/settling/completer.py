@@ -2,8 +2,8 @@
 
 While one batch is written the next one gathers; when there is little to do, a finished job waits a
 few milliseconds for others. A batch that the database aborts, perhaps because of a lock, is split
-and settled one by one, so that the others do not wait for one row. So is a batch that it refuses,
-until the refused row is found.
+and settled one by one, so that the others do not wait for one row. A batch that it refuses is split
+in the same way, until the refused row is found.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ from mutirao.model.limits.woken import Settled
 
 
 def _nobody(*_: object) -> None:
-    """Do nothing: nobody is to be notified."""
+    """Do nothing: there is no listener."""
 
 
 class Completer:
-    """The queue of finished attempts, written in the background.
+    """Collects finished attempts, and writes them in the background.
 
     Parameters:
         row: the worker's.
         fail: yields what may be written instead of an attempt whose outcome is refused.
         pulse: receives a sign of life from the loop.
-        listeners: what measures the worker, if anything does.
+        listeners: measure the worker; None: nothing does.
 
     Attributes:
         on_waiting: called when a job waits again.

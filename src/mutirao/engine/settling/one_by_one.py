@@ -1,7 +1,7 @@
 """Settles attempts one by one, or in parts, after a batch was rejected.
 
 One row that another transaction has locked, or one value that the database refuses, must not delay
-the others: those are found and written, and the failing attempt is retried alone, as often as
+the others: these are found and written, and the failing attempt is retried alone, as often as
 needed.
 """
 
@@ -31,7 +31,7 @@ def is_splittable(error: Exception) -> bool:
 
 
 class OneByOne:
-    """The attempts that are settled one by one.
+    """Settles attempts one by one.
 
     Parameters:
         settle: writes some attempts in one batch; raises errors that `is_splittable`, or errors
@@ -101,7 +101,7 @@ class OneByOne:
                 await self._split(part, again)
 
     async def _parts(self, batch: list[Finished], error: Exception) -> list[list[Finished]]:
-        """Split a batch: by which jobs nobody else has locked, or in the middle."""
+        """Split a batch: into jobs with locked rows and the others, or in the middle."""
         half = len(batch) // 2
         halves = [batch[:half], batch[half:]]
         if not isinstance(error, StoreBusy):
@@ -126,7 +126,7 @@ class OneByOne:
         await self._settle_otherwise(one, error)
 
     async def _settle_otherwise(self, one: Finished, error: Exception) -> None:
-        """Write an outcome that the database does not refuse; if there is none, lose the job."""
+        """Write an outcome that the database accepts; if there is none, lose the attempt."""
         job = one.claim.id
         if isinstance(error, StoreRefused) and await self._disowned(one):
             return
@@ -138,13 +138,13 @@ class OneByOne:
             except Exception as again:
                 if not is_splittable(again):
                     raise
-                log.exception("so is that it failed for that reason")
+                log.exception("the outcome that would report this for job %s is refused, too", job)
         log.critical("job %s cannot be settled at all; its attempt is lost", job)
         await self._lose(one)
         self._forget([one])
 
     async def _disowned(self, one: Finished) -> bool:
-        """Settle one whose run somebody had written into history; return whether that was it."""
+        """Settle an attempt whose run was written into history by hand; return if that was it."""
         try:
             if not await self._store.disown([one.claim.id]):
                 return False

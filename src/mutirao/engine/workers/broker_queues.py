@@ -1,6 +1,6 @@
-"""Runs the worker of queues that live in brokers alone, without a database.
+"""Runs the worker of queues that only a broker holds, without a database.
 
-It stands beside the worker of a database, with slots in common, or alone where only such queues are
+It runs beside the worker of a database and shares its slots, or alone if only such queues are
 served: then no database is needed.
 """
 
@@ -49,18 +49,18 @@ from mutirao.ports.brokers import by_transport, close_transports
 from mutirao.ports.tokens import KeepsSchedules
 from mutirao.tasks.task import Task
 
-LAST_SETTLINGS = 5.0  # seconds to settle what has ended, however short the grace period is
-HURRIED_SETTLINGS = 1.0  # seconds for that where somebody is in a hurry
-PATIENCE = 60.0  # seconds for which a database that is not served is waited for
+LAST_SETTLINGS = 5.0  # seconds to settle ended attempts, however short the grace period is
+HURRIED_SETTLINGS = 1.0  # seconds for that after a second signal
+PATIENCE = 60.0  # seconds to wait for a database that is not served
 CLOSE_LIMIT = 5.0  # seconds to close the connections
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerQueues:
-    """The queues that live in brokers alone, as far as a worker serves them.
+    """The queues by broker alone that a worker serves.
 
     Parameters:
-        transports: theirs, by queue.
+        transports: their brokers, by queue.
         decoders: those of the queues of other programs, by queue.
         schedules: those that brokers keep, with their transports.
     """
@@ -71,17 +71,17 @@ class BrokerQueues:
 
 
 class _Name(NamedTuple):
-    """What a worker without a row is called in the log."""
+    """The name of a worker without a row, for the log."""
 
     id: str
 
 
 class BrokerWorker(Service):
-    """The queues of brokers in the running event loop.
+    """Serves queues of brokers in the running event loop.
 
     Parameters:
-        write: writes into the database what waits for longer than a broker holds it.
-        shared: what it has in common with the worker of a database; None: it is the only one.
+        write: writes jobs whose wait is too long for a broker into the database.
+        shared: what it shares with the worker of a database; None: it is the only one.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class BrokerWorker(Service):
         self._handlers = self._make_handlers(code)
         self._shared.deploys.serve(code.tasks)
         self._loops = Loops(settings.turn_limit, self._loop_failed)
-        with working_as(_Name(worker_name())):  # as all attempts then say
+        with working_as(_Name(worker_name())):  # all attempts then log this name
             self._receivers = list(self._make_receivers(queues.schedules))
         self._loop_watch = LoopWatch(
             self._shared.heart,
@@ -116,16 +116,16 @@ class BrokerWorker(Service):
             await self._start_loops()
 
     async def _start_loops(self) -> None:
-        """Begin to consume; a broker that is away is waited for.
+        """Begin to consume; wait for brokers that are unavailable.
 
         Raises:
-            ConfigurationError: a task cannot work as it is.
+            ConfigurationError: a task cannot work with its options.
         """
         check_tasks(self._tasks, self.settings.tasks)
         check_waits(self._tasks, self._transports, self.settings.defaults.defaults())
         for each in self._receivers:
             self._loops.spawn(_named(each.queue), each.run())
-        if self._owns:  # otherwise the database's jobs go on
+        if self._owns:  # otherwise the jobs of the database continue
             self._loops.spawn("start", self._check_start())
         began = {each.queue: each.began for each in self._receivers}
         for name, comparing in comparisons(self._transports, began):
@@ -143,7 +143,7 @@ class BrokerWorker(Service):
             self._loop_watch.start()
 
     async def first_claim(self) -> None:
-        """Wait until each queue is consumed, or has turned out to be away."""
+        """Wait until each queue is consumed, or known to be unavailable."""
         await asyncio.gather(*(each.consumes.wait() for each in self._receivers))
 
     def stop_claiming(self) -> None:
@@ -166,14 +166,14 @@ class BrokerWorker(Service):
         return [f"queue {queue!r}: {error}" for queue, error in self._refused().items()]
 
     def _refused(self) -> dict[str, TransportError]:
-        """Return what brokers refuse until people mend it, by queue."""
+        """Return what brokers refuse until a person changes something, by queue."""
         found = {each.queue: each.refused for each in self._receivers}
         return {queue: error for queue, error in found.items() if error is not None}
 
     async def _check_start(self) -> None:
-        """Fail if brokers refuse each queue at the start, until people mend that.
+        """Fail if brokers refuse every queue at the start, until a person changes something.
 
-        As a worker ends that finds no schema, or whose database lets nobody in.
+        In the same way a worker ends that finds no schema, or has no access to its database.
         """
         await self.first_claim()
         refused = self._refused()
@@ -236,7 +236,7 @@ class BrokerWorker(Service):
         for queue, each in self._transports.items():
             yield self._receiver(queue, each, f"consuming queue {queue} of {each.name}")
         for transport, kept in schedules:
-            for schedule in kept:  # one by one: what one meets at the broker concerns no other
+            for schedule in kept:  # one by one: a refusal of one does not concern the others
                 queue = f"schedule {schedule.name} of {transport.name}"
                 begun = f"in line for schedule {schedule.name} of {transport.name}"
                 yield self._receiver(queue, ScheduleSource(transport, [schedule]), begun)
@@ -274,7 +274,7 @@ class BrokerWorker(Service):
             self._loop.call_soon_threadsafe(self._loop_failed, "the event loop", error)
 
     def _loop_failed(self, name: str, error: BaseException) -> None:
-        """Stop: the broker gives its deliveries to others."""
+        """Stop: the broker delivers its messages to other workers."""
         for_people = ConfigurationError | WorkerStuck | HandlersCannotStart | TransportError
         unfit = isinstance(error, for_people)
         log.critical("%s failed: %s", name, error, exc_info=None if unfit else error)
@@ -296,8 +296,8 @@ def served_alone(
 ) -> dict[str, Transport]:
     """Return the transports of the queues that a worker serves by broker alone.
 
-    A broker hands out whatever comes: a worker of some tasks serves a queue if all of its tasks are
-    among them.
+    A broker delivers every message of a queue: a worker that serves only some tasks serves a queue
+    if all tasks of the queue are among them.
 
     Raises:
         ConfigurationError: a queue is asked for by name, and its tasks are not all served.
@@ -320,7 +320,7 @@ def served_alone(
 
 
 def _log_left(queue: str, its: Collection[str], settings: WorkerSettings) -> None:
-    """Say that a queue is left to other workers, if somebody may expect it to be served."""
+    """Log that a queue is left to other workers, if one may expect it to be served."""
     mine = set(settings.tasks or ())
     missed = ", ".join(sorted({*its} - mine))
     said = f"a broker hands out whatever comes, and {missed} would not be served"

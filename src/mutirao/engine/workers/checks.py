@@ -1,4 +1,4 @@
-"""Checks before a worker starts: its tasks, its interpreter, and a schema that may not fit."""
+"""Checks before a worker starts: its tasks, its interpreter, its database schema."""
 
 import asyncio
 import sys
@@ -43,13 +43,13 @@ def check_tasks(tasks: Mapping[str, Task[..., Any]], served: Collection[str] | N
 def check_waits(
     tasks: Mapping[str, Task[..., Any]], transports: Mapping[str, Transport], usual: Defaults
 ) -> None:
-    """Check that no retry waits for longer than a queue that keeps an order can have it wait.
+    """Check that no retry waits for longer than a queue that keeps an order allows.
 
-    What waits for longer goes on in the database, but for such: others would come before it.
+    A longer wait moves a job to the database, except in such queues: other jobs would overtake it.
 
     Parameters:
         transports: those of the queues that are served, by queue.
-        usual: what applies to tasks without options of their own.
+        usual: the defaults for tasks without options of their own.
 
     Raises:
         ConfigurationError: the policy of a task may wait for longer.
@@ -74,8 +74,8 @@ _ASKS = {"gevent.monkey": ("is_module_patched", "threading"),
 def refuse_patched() -> None:
     """Raise ConfigurationError if gevent or eventlet has patched the threads of this process.
 
-    The loops of a worker are asyncio's, and its heartbeat is a thread that must run whatever
-    handlers do: with greenlets in their place neither does.
+    The loops of a worker need asyncio, and its heartbeat needs a thread that runs while handlers
+    compute: greenlets provide neither.
     """
     for name, (asks, what) in _ASKS.items():
         if (module := sys.modules.get(name)) is not None and getattr(module, asks)(what):

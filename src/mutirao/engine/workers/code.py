@@ -1,4 +1,4 @@
-"""What the code of an application declares, as its workers need it."""
+"""The declarations of an application's code, as its workers need them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,11 +16,11 @@ class Code:
     """The code of one application.
 
     Parameters:
-        middleware: what stands around each attempt.
+        middleware: wraps each attempt.
         schedules: returns those that workers of the database run, or raises if one is wrong.
         limits: returns them, or raises if one is wrong.
         version: that of this package.
-        listeners: what measures its workers; None: nothing does.
+        listeners: measure its workers; None: nothing does.
     """
 
     tasks: Mapping[str, Task[..., Any]]

@@ -10,9 +10,9 @@ from mutirao.engine.workers.shared import Shared
 
 
 class CombinedWorker(Service):
-    """Both in the running event loop. If one fails, both end.
+    """Runs both in the running event loop. If one fails, both end.
 
-    `shared`: what they have in common, closed at the end.
+    `shared`: what they share, closed at the end.
     """
 
     def __init__(self, worker: Service, carrying: Service, shared: Shared) -> None:
@@ -48,7 +48,7 @@ class CombinedWorker(Service):
         return [pulse for each in self._both for pulse in each._pulses()]
 
     async def _start(self) -> None:
-        """Start both; raises what the worker's start raises, and then nothing was started."""
+        """Start both; if one cannot start, raise its error with nothing started."""
         for each in self._both:
             each.on_blocked = self._lose_loop
             await each.start()

@@ -61,9 +61,9 @@ class Worker(Service):
     ) -> None:
         """Set the parts.
 
-        `home` is its database. `queues`: those that brokers carry; None: there are none. `shared`
-        is what it shares with the workers of other databases in this process; None: it is the
-        only one.
+        `home`: its database. `queues`: the queues that brokers carry; None: there are none.
+        `shared`: what it shares with the workers of other databases in this process; None: it is
+        the only one.
         """
         super().__init__(settings, shared or Shared(settings))
         self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
@@ -78,7 +78,7 @@ class Worker(Service):
         pulse = self._loops.pulse("completer")
         listeners = code.listeners
         self._completer = Completer(self._row, settings, executor.alternatives, pulse, listeners)
-        with working_as(self._row):  # as all attempts then say
+        with working_as(self._row):  # all attempts then log this worker
             self._dispatcher = Dispatcher(
                 settings, executor, self._completer, shared.slots, self._begin
             )
@@ -104,7 +104,7 @@ class Worker(Service):
         )
         self._scheduler: Scheduler | None = None
         self._heartbeat: Heartbeat | None = None
-        self._asking: asyncio.Task[None] | None = None  # why the store refuses a statement
+        self._asking: asyncio.Task[None] | None = None  # asks why the store refuses a statement
         self._within = partial(within, store)
 
     @property
@@ -133,7 +133,7 @@ class Worker(Service):
 
         Raises:
             SchemaError: the tables do not fit the code; nothing was started.
-            ConfigurationError: a task cannot work as it is; nothing was started.
+            ConfigurationError: a task cannot work with its options; nothing was started.
             InvalidJob: the job of a schedule is invalid; nothing was started.
         """
         settings = self.settings
@@ -221,16 +221,16 @@ class Worker(Service):
             log.info("worker %s stopped", self._row.id, extra=self._event(STOPPED))
 
     async def _finish_carrying(self, end: float, *loops: str) -> None:
-        """Let loops of brokers end: what they are asked is answered, what is rung is published.
+        """Let loops of brokers end: received doorbells are answered, rung ones are published.
 
-        What a relay does not end is rung again after a while, and what a broker hands out to one
-        that has left comes again.
+        A doorbell that a relay does not publish is rung again after a while; a message that a
+        broker delivered to a worker that has left is delivered again.
         """
         if loops:
             await self._loops.ends_unless(loops, max(0.0, end - monotonic()), self._hurried)
 
     async def _give_back_unstarted(self) -> None:
-        """Stop claiming, and release what was claimed and has not started."""
+        """Stop claiming, and release claimed jobs that have not started."""
         if await self._loops.ends(["producer"], RETIRE_LIMIT):
             self._store.cut()
         for name in self._carried.loops():
@@ -340,7 +340,7 @@ class Worker(Service):
         return heartbeat
 
     def _take_unstarted(self) -> list[tuple[int, int]]:
-        """Return the unstarted jobs, in the heartbeat's thread; holdings repeats the release."""
+        """Return the unstarted jobs, in the heartbeat's thread; a check repeats the release."""
         self._producer.doubt()
         return self._dispatcher.drop_unstarted()
 
@@ -362,7 +362,7 @@ class Worker(Service):
         self._dispatcher.set_lifetime(until)
 
     def _reborn(self, id: int) -> None:
-        """Interrupt everything: other workers have our jobs, which would run twice."""
+        """Interrupt all attempts: other workers have these jobs, which would run twice."""
         former, self._row.id = self._row.id, id
         self._dispatcher.drop_unstarted()
         self._producer.reborn(former, self._dispatcher.interrupt_all(outcomes.LOST))

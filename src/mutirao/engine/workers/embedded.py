@@ -122,9 +122,9 @@ class EmbeddedWorker:
     def start(self) -> None:
         """Start the worker in a thread, and return after its first claim; does nothing if it runs.
 
-        Waits at most 5 seconds for the first claim. By then the worker has imported what it needs:
-        a child that is forked while another thread imports a module never gets the lock of that
-        import.
+        Waits at most 5 seconds for the first claim. By then the worker has imported its modules.
+        That matters for forks: a child that is forked while another thread imports a module never
+        gets the lock of that import.
 
         Raises:
             SchemaError, StoreUnavailable, ConfigurationError: it could not start.

@@ -1,7 +1,7 @@
 """Serves several databases in one process: a `Worker` for each, which share the slots.
 
-Who provides the list is asked again and again, so that databases come and go. One that is away, or
-that cannot be served as it is, waits by itself and delays no other.
+The provider of the list is called again and again, so that databases can come and go. A database
+that is unavailable, or that cannot be served, waits by itself and delays no other.
 """
 
 import asyncio
@@ -32,16 +32,16 @@ from mutirao.log import log, naming, serve
 PROVIDER_LIMIT = 60.0  # seconds that the provider may take
 BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be served is tried again
 
-Make = Callable[[str, Shared], Worker]  # from what identifies a database
+Make = Callable[[str, Shared], Worker]  # makes the worker of the database with this identity
 
 
 class Fleet(Service):
-    """The workers of several databases in the running event loop.
+    """Runs the workers of several databases in the running event loop.
 
     Parameters:
         provider: lists the databases; called in a thread, or awaited.
-        named: returns, for an answer of the provider, what identifies each database, which is
-            never shown, and its name, which is; raises ConfigurationError if it is no list of
+        named: returns, for an answer of the provider, the identity of each database, which is never
+            shown, and its name, which is; raises ConfigurationError if the answer is no list of
             databases.
         make: makes the worker of one.
         check: raises if the application itself cannot be served.
@@ -63,14 +63,14 @@ class Fleet(Service):
         self._resources = ExitStack()
         self._pulse = LoopHealth("databases", PROVIDER_LIMIT + MAX_REST + settings.turn_limit)
         self._looking: asyncio.Task[None] | None = None
-        self._said = ""  # the trouble with the list that was logged last
+        self._said = ""  # the last logged problem with the list
         self._serves_none = False
 
     async def _start(self) -> None:
         """Ask for the list of databases, and begin to serve each.
 
         Raises:
-            ConfigurationError: the list is none, or a task cannot work as it is.
+            ConfigurationError: there is no valid list, or a task cannot work with its options.
             WorkerFailed: the provider has raised an error, or has not answered in time.
         """
         self._check()
@@ -92,7 +92,7 @@ class Fleet(Service):
         self._looking.add_done_callback(self._look_ended)
 
     async def first_claim(self) -> None:
-        """Wait until each database has been claimed from, or has turned out to be away."""
+        """Wait until each database has been claimed from, or is known to be unavailable."""
         await asyncio.gather(*(each.first.wait() for each in self._members.values()))
 
     def stop_claiming(self) -> None:
@@ -139,7 +139,7 @@ class Fleet(Service):
             self._follow(listed)
 
     def _warn_of_none(self, listed: Mapping[str, str]) -> None:
-        """Say once that nothing is served, whenever the list becomes empty."""
+        """Log once that nothing is served, each time the list becomes empty."""
         if not listed and not self._serves_none:
             log.warning("the list of databases is empty: no job runs until it names one")
         self._serves_none = not listed
@@ -166,7 +166,7 @@ class Fleet(Service):
         log.error("the list of databases stays as it is: %s", text, exc_info=trace)
 
     def _follow(self, listed: Mapping[str, str]) -> None:
-        """Begin to serve those that are new, and drain those that are not listed any more."""
+        """Begin to serve new databases, and drain those that are not listed any more."""
         for key, member in list(self._members.items()):
             if key not in listed:
                 member.leave()
@@ -198,7 +198,7 @@ class Fleet(Service):
 
 
 class _Member:
-    """One database while it is listed: its worker, and another one after that has ended."""
+    """One database while it is listed: its worker, and a new one after that has ended."""
 
     def __init__(
         self,
@@ -210,7 +210,7 @@ class _Member:
         self._name, self._make, self._settings, self._fail = name, make, settings, fail
         self._worker: Worker | None = None
         self._left = asyncio.Event()  # not listed any more, or the process stops
-        self._said = ""  # the trouble that was logged last
+        self._said = ""  # the last logged problem
         self._backoff = Backoff(settings.longest_wait)
         self.first = asyncio.Event()  # it has claimed, or cannot
         self.task: asyncio.Task[None] | None = None
@@ -251,7 +251,7 @@ class _Member:
         return None if worker is None else worker.load().beat_age
 
     async def run(self) -> None:
-        """Serve until it is left."""
+        """Serve until the database is not listed any more."""
         serve(self._name)
         while not self._left.is_set():
             wait = await self._serve()
@@ -262,7 +262,7 @@ class _Member:
         log.info("%s is not served any more", self._name)
 
     async def _serve(self) -> float:
-        """Run a worker until it ends or is left; return the seconds to wait for another."""
+        """Run a worker until it ends or is left; return the seconds to wait for the next one."""
         try:
             worker = self._make()
             worker.on_blocked = self.on_blocked
@@ -303,7 +303,7 @@ class _Member:
             self._said = ""
 
     def _trouble(self, error: BaseException) -> float:
-        """Say once what is wrong with the database; return the seconds until the next try."""
+        """Log once what is wrong with the database; return the seconds until the next try."""
         text = f"{type(error).__name__}: {error}"
         if text != self._said:
             self._said = text

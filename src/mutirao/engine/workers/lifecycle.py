@@ -1,7 +1,7 @@
-"""Starts, watches and stops what a process runs: the base of all workers.
+"""Starts, watches and stops the workers of a process: the base class of all of them.
 
-One base for the workers of a database, of broker queues, of both, and of several databases: what
-they have in common is written once.
+Workers of a database, of broker queues, of both, and of several databases share this base: their
+common part is written once.
 """
 
 import asyncio
@@ -16,10 +16,10 @@ from mutirao.ports.measurements import WorkerCondition, WorkerLoad
 
 
 class Service(ABC):
-    """What a program runs in an event loop. Starting and stopping twice is harmless.
+    """A worker that a program runs in an event loop. Starting and stopping twice is harmless.
 
     Parameters:
-        shared: what the workers of this process have in common.
+        shared: what the workers of this process share.
 
     Attributes:
         failure: why it has ended by itself; None: it has not.
@@ -27,7 +27,7 @@ class Service(ABC):
         ended: set once it has stopped, or failed.
         outdated: set once a newer version of the application serves all that it serves.
         on_blocked: called in another thread when the event loop is lost for good.
-        listeners: what measures it as a whole; None: nothing does, or it is a part of another.
+        listeners: measure it as a whole; None: nothing does, or it is a part of another.
         served: the queues, and the (queue, task), that it is known to serve.
     """
 
@@ -44,7 +44,7 @@ class Service(ABC):
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Begin to claim; raise if it cannot, and then nothing was started."""
+        """Begin to claim; if it cannot, raise with nothing started."""
         if not (self._started or self.ended.is_set()):
             if self.listeners is not None:
                 self.listeners.begin(self)
@@ -62,7 +62,7 @@ class Service(ABC):
     async def stop(self, grace: float | None = None) -> None:
         """Stop gracefully; a second call waits for the first one.
 
-        `grace`: instead of that in the settings.
+        `grace`: replaces that of the settings.
         """
         await asyncio.shield(self._begin_stop(grace))
 
@@ -83,13 +83,13 @@ class Service(ABC):
         return Health(reason is None, reason, ages, self._shared.slots.stuck, hears, unmended)
 
     def load(self) -> WorkerLoad:
-        """Return what it has to do now. May be called from any thread."""
+        """Return its current load. May be called from any thread."""
         return self._shared.slots.load(self._beat_age())
 
     def condition(self) -> WorkerCondition:
         """Return what a probe reports. May be called from any thread.
 
-        One that starts or stops is live, and not ready.
+        A worker that starts or stops is live, but not ready.
         """
         health = self.health()
         settled = self._started and self._stopping is None
@@ -117,7 +117,7 @@ class Service(ABC):
 
     @abstractmethod
     async def _stop(self, grace: float) -> None:
-        """Stop within so many seconds, whether it was started or not."""
+        """Stop within `grace` seconds, whether it was started or not."""
 
     @abstractmethod
     def _pulses(self) -> Sequence[LoopHealth]:
@@ -128,7 +128,7 @@ class Service(ABC):
         return None
 
     def _unmended(self) -> Sequence[str]:
-        """Return what brokers refuse until people mend it."""
+        """Return what brokers refuse until a person changes something."""
         return ()
 
     def _fail(self, error: BaseException | None) -> None:

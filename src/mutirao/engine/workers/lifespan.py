@@ -1,7 +1,7 @@
-"""What a web application holds while its server serves: connections, and a worker if one is wanted.
+"""The lifespan of a web application: its connections, and a worker if one is wanted.
 
-It is an asynchronous context manager, and may be called with a web application, of which it needs
-nothing: so it is what Starlette, FastAPI and Litestar take as a lifespan, and what stands in one.
+It is an asynchronous context manager, and may also be called with a web application, of which it
+needs nothing: so Starlette, FastAPI and Litestar accept it as a lifespan, or inside one.
 """
 
 from collections.abc import Awaitable, Callable
@@ -15,7 +15,7 @@ NO_WORKER = Health(False, "no worker was asked for: lifespan(worker=True)", {})
 
 
 class Lifespan:
-    """The time in which a web server serves; see `Mutirao.lifespan`.
+    """The time during which a web server serves; see `Mutirao.lifespan`.
 
     Attributes:
         worker: the worker that runs meanwhile; None if none was wanted.
@@ -27,7 +27,7 @@ class Lifespan:
         self._close = close
 
     def __call__(self, web: object = None) -> Self:
-        """Return itself; frameworks call what they are given as a lifespan."""
+        """Return itself; frameworks call their lifespan with the application."""
         return self
 
     def health(self) -> Health:

@@ -27,7 +27,7 @@ from mutirao.errors import (
 )
 from mutirao.log import log
 
-# More seconds, after which the process ends even if no Python code can run any more.
+# Further seconds, after which the process ends even if no Python code can run any more.
 HARD_EXIT_MARGIN = 2.0
 STANDARD_ERROR = 2  # leads to /dev/null then
 
@@ -135,10 +135,10 @@ async def _serve(make: Callable[[], Service], alarm: Alarm, manager: ServiceMana
 
 
 async def until_ending(worker: Service, asked: asyncio.Event) -> None:
-    """Wait until a worker has ended, or somebody asks it to.
+    """Wait until a worker has ended, or a stop was asked for.
 
-    If it is outdated it takes no more meanwhile, and ends once what runs has, however long that
-    takes; who asks then gives it the grace period from that moment on.
+    An outdated worker claims no more meanwhile, and ends after its running attempts, however long
+    these take; a stop that is asked for then gives them the grace period from that moment on.
     """
     await first_of(worker.failed, worker.ended, worker.outdated, asked)
     if worker.outdated.is_set() and not (worker.failed.is_set() or asked.is_set()):
@@ -174,7 +174,7 @@ def _signals(heed: Callable[[str, int], None], alarm: Alarm) -> Iterator[None]:
     second signal the process ends even then, and prints where its threads were.
     """
     loop, signals = asyncio.get_running_loop(), itertools.count(1)
-    context = copy_context()  # otherwise that of the handler in whose midst a signal comes
+    context = copy_context()  # otherwise that of the handler which a signal interrupts
 
     def on_signal(number: int, frame: object) -> None:
         times = next(signals)  # atomic: another signal may come between two steps

@@ -1,7 +1,8 @@
-"""Reports to systemd how a worker does, if systemd has started it: sd_notify, a datagram a state.
+"""Reports the state of a worker to systemd, if systemd has started it, by sd_notify datagrams.
 
-`NOTIFY_SOCKET` says where, `WATCHDOG_USEC` how often it wants a sign of life, and `WATCHDOG_PID`
-from whom. That is all there is to the protocol, which other managers of services speak as well.
+`NOTIFY_SOCKET` is the address, `WATCHDOG_USEC` the interval in which a sign of life is wanted, and
+`WATCHDOG_PID` the process that shall give it. That is the whole protocol, which other service
+managers use as well.
 """
 
 import asyncio
@@ -14,15 +15,15 @@ from mutirao.engine.workers.lifecycle import Service
 from mutirao.log import log
 
 ADDRESS, EVERY, WHOM = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
-VARIABLES = (ADDRESS, EVERY, WHOM)  # which processes that a handler starts do not inherit
+VARIABLES = (ADDRESS, EVERY, WHOM)  # that processes of handlers do not inherit
 READY, ALIVE, STOPPING = "READY=1", "WATCHDOG=1", "STOPPING=1"
 
 
 class ServiceManager:
-    """Whoever has started this process and wants to hear of it; nobody, without the variables.
+    """The service manager that has started this process; without the variables there is none.
 
-    It takes the variables away, so that no process which a handler starts answers in its place.
-    What cannot be sent is logged once, and ends nothing.
+    It removes the variables, so that no process which a handler starts answers in its place. A
+    datagram that cannot be sent is logged once, and ends nothing.
     """
 
     def __init__(self, variables: Mapping[str, str], pid: int) -> None:
@@ -35,7 +36,7 @@ class ServiceManager:
 
     @classmethod
     def of_this_process(cls) -> "ServiceManager":
-        """Return that of this process, to which no other one answers from now on."""
+        """Return the manager of this process; other processes do not report to it from now on."""
         found = cls(os.environ, os.getpid())
         for each in VARIABLES:
             os.environ.pop(each, None)
@@ -43,11 +44,11 @@ class ServiceManager:
 
     @property
     def listens(self) -> bool:
-        """Whether there is somebody."""
+        """Whether there is a service manager."""
         return bool(self._address)
 
     def send(self, *states: str) -> None:
-        """Send it states, if it listens. It never waits."""
+        """Send it states, if there is one. Never waits."""
         if not self._address:
             return
         address = f"\0{self._address[1:]}" if self._address.startswith("@") else self._address
@@ -60,9 +61,10 @@ class ServiceManager:
             self._failed = True
 
     async def follow(self, worker: Service) -> None:
-        """Report that a worker has made its first claim, and of each sign of life from now on.
+        """Report that a worker has made its first claim, and every sign of life from now on.
 
-        There is none while a loop of the worker hangs, or a handler blocks the event loop.
+        There is no sign of life while a loop of the worker hangs, or a handler blocks the event
+        loop.
         """
         if not self._address:
             return
@@ -77,7 +79,7 @@ class ServiceManager:
                 await living
 
     async def live(self, lives: Callable[[], bool]) -> None:
-        """Give signs of life as often as wanted, as long as that is so; at once, and forever."""
+        """Give signs of life as often as wanted while `lives()` is true; at once, and forever."""
         while self.every:
             if lives():
                 self.send(ALIVE)

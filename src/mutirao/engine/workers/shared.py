@@ -1,4 +1,4 @@
-"""What the workers of one process share, each of which serves one database."""
+"""The parts that workers of one process share; each worker serves one database."""
 
 from mutirao.engine.calls.processes import Processes
 from mutirao.engine.calls.threads import Threads
@@ -10,8 +10,8 @@ from mutirao.log import log
 
 
 class Shared:
-    """The slots, threads and child processes of handlers, the thread of heartbeats, and what is
-    known of other versions of the application.
+    """The slots, threads and child processes of handlers, the thread of heartbeats, and known other
+    versions of the application.
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -23,7 +23,7 @@ class Shared:
         self.deploys = VersionWatch(settings)
 
     def close(self) -> None:
-        """Let threads and child processes end; the heart ends with its last heartbeat."""
+        """Let threads and child processes end; the heartbeat thread ends with the last beat."""
         self.threads.close()
         self.processes.close()
 

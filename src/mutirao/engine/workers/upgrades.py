@@ -1,8 +1,8 @@
 """Detects that workers of a newer version of the application serve the same queues.
 
-It hears of them by the rows of its databases, and by brokers over which workers inform each other.
-A worker counts from its first heartbeat on: a new version that ends right after its start ends no
-old one.
+It finds them in the rows of its databases, and from brokers over which workers inform each
+other. A worker counts from its first heartbeat on: a new version that ends right after its start
+does not end an old one.
 """
 
 import asyncio
@@ -26,10 +26,11 @@ REPEATS, REMEMBERED = 2.0, 6.0  # times `expiry`: between two announcements, and
 
 
 class VersionWatch:
-    """What is known of other versions. All of it is called in the worker's event loop.
+    """The known other versions. All methods are called in the worker's event loop.
 
     Attributes:
-        outdated: set once newer versions serve all that this worker serves, if it is to mind that.
+        outdated: set once newer versions serve all that this worker serves, if it shall react to
+            that.
     """
 
     def __init__(self, settings: WorkerSettings) -> None:
@@ -37,17 +38,17 @@ class VersionWatch:
         self._settings = settings
         self._mine: set[Lane] = {(queue, None) for queue in settings.queues or ()}
         self._stored: dict[Store, Sequence[Deployed]] = {}  # of each database that is served
-        self._announced: dict[Deployed, float] = {}  # until when it counts
+        self._announced: dict[Deployed, float] = {}  # until when an announcement counts
 
     def serve(self, tasks: Mapping[str, Task[..., Any]]) -> None:
-        """Note what this worker serves of these tasks."""
+        """Record what this worker serves of these tasks."""
         lanes = ((each.options.queue, name) for name, each in tasks.items())
         self._mine.update(lane for lane in lanes if self._settings.served.has(*lane))
 
     async def look(self, store: Store, pulse: LoopHealth, longest: float) -> None:
         """Look for other versions in a database at every heartbeat, as long as it is served.
 
-        Until it has been asked, and while it is away, it is as it was: nobody has taken it over.
+        Before the first answer, and while the database is unavailable, nothing has changed.
         """
         self._stored[store] = ()
         try:
@@ -69,7 +70,7 @@ class VersionWatch:
         await forever(turn, pulse, trouble, after=often)
 
     def heard(self, one: Deployed, seconds: float) -> None:
-        """Note what a worker has announced, for some time."""
+        """Record what a worker has announced, for some time."""
         self._announced[one] = monotonic() + seconds
         self._judge()
 
@@ -84,17 +85,17 @@ class VersionWatch:
         ]
         if all(newer):
             log.warning(
-                "version %s has taken over from %s: taking no more, and ending when what runs has."
-                " To go back to older code, deploy it with a later version",
+                "version %s has taken over from %s: claiming no more, ending after running jobs. To"
+                " go back to older code, deploy it with a later version",
                 *(newer[0], version),
             )
             self.outdated.set()
 
 
 class VersionAnnouncer:
-    """Announces to the other workers of a broker what this one serves, and hears them.
+    """Announces to the other workers of a broker what this one serves, and receives theirs.
 
-    One of those that say the same repeats it for all.
+    Of workers with the same announcement one repeats it for all.
 
     Parameters:
         works: returns whether this worker consumes what it serves of the broker.
@@ -112,7 +113,7 @@ class VersionAnnouncer:
         self._announce_at = 0.0
 
     async def run(self, pulse: LoopHealth) -> None:
-        """Announce and hear, forever; what people have to mend at the broker is logged once."""
+        """Announce and listen, forever; a problem that a person must resolve is logged once."""
         trouble = LoopRetry(
             "cannot hear of newer versions", "hearing of them again", MAX_REST,
             who="broker", once="text",
@@ -148,7 +149,7 @@ class VersionAnnouncer:
         try:
             other = msgspec.json.decode(body, type=Deployed)
         except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as unfit:
-            log.warning("an announcement of a worker cannot be read, and is passed over: %s", unfit)
+            log.warning("an announcement of a worker cannot be read, and is ignored: %s", unfit)
             return
         if other == me:
             self._rest()

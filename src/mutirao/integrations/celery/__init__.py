@@ -1,4 +1,4 @@
-"""Tasks that were written for Celery, as jobs of ours: they move by another import.
+"""Runs tasks that were written for Celery as jobs: they move by another import.
 
     app = CeleryTasks(Mutirao("postgresql+psycopg://…"))
 

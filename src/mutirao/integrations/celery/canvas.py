@@ -30,7 +30,7 @@ _NOTHING: Any = object()
 
 
 class Canvas:
-    """What can be called, and joined with `|`."""
+    """A part that can be called, and joined with `|`."""
 
     def __or__(self, other: "Canvas") -> "chain":
         if not isinstance(other, Canvas):
@@ -38,7 +38,7 @@ class Canvas:
         return chain(*_parts(self), *_parts(other))
 
     def delay(self, *args: Any, **kwargs: Any) -> Any:
-        """Enqueue it, with more arguments for what comes first."""
+        """Enqueue it, with further arguments for its first task."""
         return self.apply_async(args, kwargs)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -68,14 +68,14 @@ class Canvas:
     def _with(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], options: dict[str, Any]
     ) -> "Canvas":
-        """Return it with more arguments and options for what comes first."""
+        """Return it with further arguments and options for its first task."""
         raise NotImplementedError
 
     def _first(self) -> "CelerySignature":
         raise NotImplementedError
 
     def _part(self, before: Any, steps: "list[tuple[CelerySignature, Step]]") -> Part:
-        """Return the part of a graph; `before` stands for the result of what comes before."""
+        """Return the part of a graph; `before` is a placeholder for the previous result."""
         raise NotImplementedError
 
     def _result(
@@ -237,7 +237,7 @@ def _several(given: tuple[Any, ...], what: str) -> list[Any]:
 
 
 def _copied(each: Canvas) -> Canvas:
-    """Return a signature of its own: the same one may stand in several places."""
+    """Return a copy of a signature: the same one may be used in several places."""
     return each._with((), {}, {}) if isinstance(each, CelerySignature) else each
 
 

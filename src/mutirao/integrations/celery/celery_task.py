@@ -84,7 +84,7 @@ class Request:
 
     @property
     def headers(self) -> dict[str, Any]:
-        """What `apply_async(headers=…)` said."""
+        """The headers of `apply_async(headers=…)`."""
         return dict(self.job.metadata.get("headers") or {})
 
     @property
@@ -155,7 +155,7 @@ class CeleryTask:
 
     @property
     def request(self) -> Request | DirectRequest:
-        """What is known of the job that runs here."""
+        """The facts about the running job."""
         return self._request.get(cast("Request", DirectRequest()))
 
     def delay(self, *args: Any, **kwargs: Any) -> AsyncResult:
@@ -209,7 +209,7 @@ class CeleryTask:
         return CelerySignature(self, args, kwargs)
 
     def si(self, *args: Any, **kwargs: Any) -> CelerySignature:
-        """Return a call that is not made yet, and takes no result of what comes before."""
+        """Return a call that is not made yet, and takes no result of the previous one."""
         return CelerySignature(self, args, kwargs, immutable=True)
 
     def signature(
@@ -235,7 +235,7 @@ class CeleryTask:
         max_retries: int | None = None,
         **options: Any,
     ) -> OurRetry:
-        """Try the job again later: raises what says so to the worker.
+        """Try the job again later: raises the signal for the worker.
 
         Parameters:
             exc: the reason; raised itself where there are no retries left.

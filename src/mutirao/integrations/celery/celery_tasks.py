@@ -1,4 +1,4 @@
-"""Tasks in the words of Celery, in one application of ours."""
+"""Tasks with the names and options of Celery, in one application."""
 
 from collections.abc import Callable, Mapping
 from datetime import timedelta
@@ -108,7 +108,7 @@ class CeleryTasks:
         return found
 
     def AsyncResult(self, id: int | str) -> AsyncResult:  # noqa: N802 (as it is called there)
-        """Return what is known of a job by its id."""
+        """Return the known state of a job by its id."""
         return AsyncResult(id, self.application())
 
     def add_beat_schedule(

@@ -66,8 +66,8 @@ class Retrying:
     """How Celery tries a task again.
 
     Parameters:
-        most: retries, beside the first attempt; None: as many as it takes.
-        delay: seconds before a retry, unless something else says how long.
+        most: retries, besides the first attempt; None: unlimited.
+        delay: seconds before a retry, unless another option sets them.
     """
 
     most: int | None
@@ -97,13 +97,13 @@ class Retrying:
 
 
 class _NoError(Exception):
-    """What is tried again where no error is."""
+    """An error that is never raised, for options without errors to retry."""
 
 
 def task_options(
     given: Mapping[str, Any], priorities: Priorities
 ) -> tuple[dict[str, Any], Retrying]:
-    """Return the options of `@app.task(…)` that say the same, and how retries go on.
+    """Return the equivalent options of `@app.task(…)`, and how retries continue.
 
     Raises:
         ConfigurationError: one of them has no equal.
@@ -189,7 +189,7 @@ def _retrying(given: Mapping[str, Any]) -> Retrying:
 
 
 def _refuse_values(given: Mapping[str, Any]) -> None:
-    """Raise ConfigurationError for values that ask for what is not."""
+    """Raise ConfigurationError for values that ask for unsupported behaviour."""
     _refuse_serializer(given)
     for name in ("acks_late", "reject_on_worker_lost"):
         if given.get(name, True) is False:

@@ -22,10 +22,10 @@ def refusal(what: str, instead: str, anchor: str) -> ConfigurationError:
 def refuse_options(
     of: str, given: Mapping[str, Any], refused: Mapping[str, tuple[str, str]], known: Iterable[str]
 ) -> None:
-    """Raise ConfigurationError for an option that cannot be taken over, or that nobody knows.
+    """Raise ConfigurationError for an option that is unsupported, or unknown.
 
     Parameters:
-        of: what the options are of.
+        of: the owner of the options.
         refused: what to do instead, and the section of the page, by the names of options.
         known: the names of those that are taken.
     """

@@ -1,4 +1,4 @@
-"""What a call returns: an `AsyncResult` with the words of Celery's, over our handles."""
+"""The result of a call: an `AsyncResult` with Celery's names, over Mutirão's handles."""
 
 from collections.abc import Iterator, Sequence
 from datetime import datetime
@@ -89,7 +89,7 @@ class AsyncResult:
 
     @property
     def result(self) -> Any:
-        """What its task returned, or the error; None if it has not ended."""
+        """The result of its task, or the error; None if it has not ended."""
         return self.get(propagate=False) if self.ready() else None
 
     @property
@@ -120,7 +120,7 @@ class AsyncResult:
         return self.status == "FAILURE"
 
     def revoke(self, terminate: bool = False, **others: Any) -> None:
-        """Cancel it; if it runs, its worker learns of that with the next heartbeat.
+        """Cancel the job; if it runs, the next heartbeat of its worker reads that.
 
         `terminate` changes nothing: a coroutine is ended, a thread cannot be.
         """

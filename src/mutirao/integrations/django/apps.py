@@ -24,7 +24,7 @@ class MutiraoConfig(AppConfig):  # type: ignore[misc]
         return application()
 
     def ready(self) -> None:
-        """Import the modules with tasks, when all models are there; register checks."""
+        """Import the modules with tasks, once all models are loaded; register checks."""
         system_checks.register()
         pre_migrate.connect(prepare_file, dispatch_uid="mutirao")
         post_migrate.connect(empty_after_flush, sender=self, dispatch_uid="mutirao")

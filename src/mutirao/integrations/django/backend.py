@@ -99,7 +99,7 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         return TaskResults(alias, app.conf.schema).read(str(result_id), self)
 
     def check(self, **kwargs: Any) -> list[Any]:
-        """Return what is wrong with its entry of TASKS."""
+        """Return the errors in its entry of TASKS."""
         return [*super().check(**kwargs), *of_backend(self)]
 
     def _validate_again(self, task: Any) -> None:

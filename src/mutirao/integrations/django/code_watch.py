@@ -19,7 +19,7 @@ from typing import Any
 from django.utils import autoreload
 
 CHANGED = 3  # the exit status that asks for a new start, as Django's
-_SINCE = "_MUTIRAO_CODE_SINCE"  # of ours to the process that we start: when that was
+_SINCE = "_MUTIRAO_CODE_SINCE"  # for the process that is started here: when that was
 _LOOK_AGAIN = 0.5  # seconds
 Code = dict[Path, float]
 

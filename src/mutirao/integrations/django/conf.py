@@ -1,4 +1,4 @@
-"""What `settings.MUTIRAO` says of the application of a Django project.
+"""Reads `settings.MUTIRAO`, the settings of the application of a Django project.
 
 MUTIRAO = {"DATABASE": "default", "RETRY": Retry.exponential(5), "TIMEOUT": 60}
 """
@@ -40,7 +40,7 @@ class Conf:
 
 
 def read() -> Conf:
-    """Return what the settings of the project say.
+    """Return the settings of the project.
 
     Raises:
         ImproperlyConfigured: a setting is unknown, or `DATABASE` is no alias of `DATABASES`.

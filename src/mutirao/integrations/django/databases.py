@@ -17,7 +17,7 @@ from sqlalchemy import URL, Engine, NullPool, create_engine, event
 _IN_MEMORY = "file:memorydb_mutirao?mode=memory&cache=shared"
 
 
-# What Django's connections would convert by their settings comes as text, and in UTC.
+# Values that Django's connections would convert by their settings come as text, and in UTC.
 _TEXTS = dict.fromkeys(("args", "metadata", "result"), "CAST({} AS text)")
 _MOMENTS = dict.fromkeys(
     ("run_at", "enqueued_at", "started_at", "finished_at"), "{} AT TIME ZONE 'UTC'"
@@ -32,14 +32,14 @@ def selected(wrapper: Any, columns: Sequence[str]) -> str:
 
 
 def job_row() -> type:
-    """Return what stands for the rows of jobs before routers, which may be asked before models."""
+    """Return a stand-in for the model of jobs, for routers that are asked before models load."""
     meta = Options(None, "mutirao")
     meta.object_name, meta.model_name, meta.db_table = "Job", "job", "mutirao_jobs"
     return type("Job", (), {"_meta": meta})
 
 
 def chosen_alias(given: str | None) -> str:
-    """Return the alias of the database with the jobs: the given one, or what the routers say."""
+    """Return the alias of the database with the jobs: the given one, or that of the routers."""
     alias: str = given or router.db_for_write(job_row())
     return alias
 
@@ -122,7 +122,7 @@ def _sqlite(wrapper: Any) -> _DjangoOpening:
 
 
 def _url(scheme: str, given: dict[str, Any], database: str) -> URL:
-    """Return the URL of what is given, and take that out of it."""
+    """Return the URL of the given settings, and remove its parts from them."""
     port = given.pop("port", None)
     return URL.create(
         scheme,

@@ -20,14 +20,14 @@ from mutirao.model.jobs.job import Job
 
 
 def close_old() -> None:
-    """Close what is broken or too old; leave what is in a transaction, such as a test's."""
+    """Close connections that are broken or too old; leave open transactions, such as a test's."""
     for each in connections.all(initialized_only=True):
         if not each.in_atomic_block:
             each.close_if_unusable_or_obsolete()
 
 
 def forget_queries() -> None:
-    """Forget what was logged, which is kept for requests; not what a test is counting."""
+    """Forget logged queries, which are kept for requests; not those that a test is counting."""
     for each in connections.all(initialized_only=True):
         if not (each.in_atomic_block or each.force_debug_cursor):
             each.queries_log.clear()
@@ -46,8 +46,8 @@ def around_functions(job: Job) -> Iterator[None]:
 def set_up_child() -> None:
     """Set Django up in a child process, by DJANGO_SETTINGS_MODULE, unless that is under way.
 
-    A child imports what stands around a handler before it imports the handler, which may need
-    models.
+    A child imports this module, which wraps handlers, before the module of its handler, which
+    may need models.
     """
     if parent_process() is not None and not (apps.ready or apps.loading):
         django.setup(set_prefix=False)

@@ -10,7 +10,7 @@ from django.db import models
 from mutirao.integrations.django.tables.read_only import ViewRow, placed
 from mutirao.integrations.django.tables.view_fields import JsonField, MomentField
 
-BULK = ("retry", "cancel", "redrive", "change")  # what is done to jobs, each with a permission
+BULK = ("retry", "cancel", "redrive", "change")  # actions on jobs, each with a permission
 _COLUMNS = {"redrives": "redrive_of", "on_dead": "on_dead_of"}
 
 
@@ -23,7 +23,7 @@ def _reference(model: str, backwards: str, null: bool = False) -> models.Foreign
 
 
 class Job(ViewRow):
-    """A job in whatever state it is, with its last attempt."""
+    """A job in any state, with its last attempt."""
 
     id = models.BigIntegerField(primary_key=True)
     task = models.TextField(null=True)
@@ -66,7 +66,7 @@ class Job(ViewRow):
         permissions = tuple((f"{each}_job", f"Can {each} job") for each in BULK)
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return f"{self.task} {self.id}"
 
 
@@ -183,7 +183,7 @@ class Worker(ViewRow):
         db_table = placed("mutirao_workers")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.name)
 
 
@@ -229,7 +229,7 @@ class Schedule(ViewRow):
         default_permissions = ("view", "change", "delete")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.name)
 
 
@@ -264,7 +264,7 @@ class Limit(ViewRow):
         default_permissions = ("view", "change")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.name)
 
 
@@ -290,7 +290,7 @@ class Graph(ViewRow):
         db_table = placed("mutirao_graphs")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.name)
 
 
@@ -317,12 +317,12 @@ class Publication(ViewRow):
         db_table = placed("mutirao_publications")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.id)
 
 
 class Delivery(ViewRow):
-    """A job that tells one subscription of a publication."""
+    """A job that delivers a publication to one subscription."""
 
     job = models.OneToOneField(
         "Job", models.DO_NOTHING, db_column="job", db_constraint=False, primary_key=True,
@@ -353,7 +353,7 @@ class Delivery(ViewRow):
 
 
 class Subscription(ViewRow):
-    """Which subscriptions receive what is published."""
+    """Which subscriptions receive which publications."""
 
     id = models.TextField(primary_key=True)
     topic = models.TextField(null=True)
@@ -386,7 +386,7 @@ class Subscription(ViewRow):
         default_permissions = ("view", "change", "delete")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.id)
 
 
@@ -433,12 +433,12 @@ class Endpoint(ViewRow):
         default_permissions = ("view", "add", "change", "delete")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return str(self.id)
 
 
 class WebhookAttempt(ViewRow):
-    """What came of sending a webhook."""
+    """The result of sending a webhook."""
 
     pk = models.CompositePrimaryKey("job_id", "run")
     job = _reference("Job", "webhook_attempts")
@@ -463,7 +463,7 @@ class WebhookAttempt(ViewRow):
 
 
 class Action(ViewRow):
-    """What people did to jobs: the audit."""
+    """The actions of people on jobs: the audit."""
 
     id = models.BigIntegerField(primary_key=True)
     who = models.TextField(null=True)
@@ -488,5 +488,5 @@ class Action(ViewRow):
         db_table = placed("mutirao_audit")
 
     def __str__(self) -> str:
-        """Return what the admin calls it."""
+        """Return its name in the admin."""
         return f"{self.who}: {self.action}"

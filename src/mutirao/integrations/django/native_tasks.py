@@ -80,7 +80,7 @@ def _parameters(of: Any) -> list[Parameter]:
 
 
 def _performing(of: Any) -> Callable[..., Any]:
-    """Return what a job runs."""
+    """Return the function that a job runs."""
     if inspect.iscoroutinefunction(of.func):
 
         async def aperform(_mutirao_job: Job, /, *args: Any, **kwargs: Any) -> Any:
@@ -172,7 +172,7 @@ class _Attempt:
         return (TaskContext(task_result=self.result),) if self._of.takes_context else ()
 
     def succeeds(self, value: Any) -> None:
-        """Note what the function returned. The job is completed after that."""
+        """Record the result of the function. The job is completed after that."""
         self._end(TaskResultStatus.SUCCESSFUL)
         self._set("_return_value", value)
 

@@ -58,7 +58,7 @@ class TaskResults:
             TaskResultDoesNotExist: there is no such job.
             ConfigurationError: its task is none of `django.tasks`.
             ImportError: there is no such task any more.
-            UnreadableRow: another program has written what is no JSON.
+            UnreadableRow: another program has written text that is no JSON.
         """
         if not (id.isascii() and id.isdigit() and len(id) < 20 and int(id) <= _MAX_ID):
             raise TaskResultDoesNotExist(id)

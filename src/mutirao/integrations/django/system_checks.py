@@ -1,4 +1,4 @@
-"""System checks: what is wrong, or looks so, before a job is lost to it.
+"""System checks: problems, or likely problems, before a job is lost to them.
 
 `manage.py check` runs those that ask nothing; `manage.py check --database default` runs the others,
 too. The same does `migrate`, which is about to repair what they report of tables, and gets no
@@ -29,7 +29,7 @@ _OF_A_TEST = "file:memorydb_"  # begins the name that Django gives a test's data
 
 
 def register() -> None:
-    """Have Django run the checks."""
+    """Make Django run the checks."""
     checks.register(check_project, "mutirao")
     checks.register(check_database, checks.Tags.database)
     checks.register(check_dashboard, checks.Tags.urls)
@@ -74,7 +74,7 @@ def check_project(app_configs: Any, **_: Any) -> list[checks.CheckMessage]:
 def check_database(
     app_configs: Any, databases: Iterable[str] | None = None, **_: Any
 ) -> list[checks.CheckMessage]:
-    """Check the tables, and whether workers serve what is enqueued."""
+    """Check the tables, and whether workers serve the queues of enqueued jobs."""
     alias = _alias()
     if alias not in (databases or ()) or sys.argv[1:2] == ["migrate"]:
         return []
@@ -225,7 +225,7 @@ def _of_workers() -> Iterator[checks.CheckMessage]:
 
 
 def _queues() -> set[str]:
-    """Return the queues in which the project enqueues, as far as its settings and tasks tell."""
+    """Return the queues in which the project enqueues, as far as settings and tasks show."""
     from mutirao.integrations.django.project import application
 
     tasks = {task.options.queue for task in application().tasks.values()}

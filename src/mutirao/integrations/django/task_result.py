@@ -1,4 +1,4 @@
-"""A result of `django.tasks`: how a job stands, in one place for all who say so."""
+"""A result of `django.tasks`: the state of a job, in one place for all users of it."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any

@@ -1,4 +1,4 @@
-"""What `django.tasks` has no words for: retries, timeouts, keys, limits, of the backend or a task.
+"""Options that `django.tasks` lacks: retries, timeouts, keys, limits, of the backend or a task.
 
 `OPTIONS` of the backend has them for all its tasks, `OPTIONS["tasks"]` for single ones by their
 path. Where the decorator takes more than Django's own arguments (Django 6.1, django-tasks) it takes
@@ -27,7 +27,7 @@ class MutiraoTask(Task):  # type: ignore[misc]
     """A task of `django.tasks` with the options of a native one; None: as the backend says.
 
     Parameters:
-        key: the key of its jobs, in which `{order_id}` stands for that argument.
+        key: the key of its jobs; `{order_id}` is replaced by that argument.
         tenant, group: whose jobs they are.
     """
 
@@ -73,7 +73,7 @@ class MutiraoTask(Task):  # type: ignore[misc]
 
 
 def check_options(options: Mapping[str, Any], where: str) -> None:
-    """Raise ImproperlyConfigured if `OPTIONS` has what nobody knows."""
+    """Raise ImproperlyConfigured if `OPTIONS` has unknown keys."""
     _refuse_unknown(options, (*_OF_BACKEND, *TERMS, *OF_CALLS), where)
     for path, terms in options.get("tasks", {}).items():
         _refuse_unknown(terms, (*TERMS, *OF_CALLS), f"{where}['tasks'][{path!r}]")

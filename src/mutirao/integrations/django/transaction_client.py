@@ -1,8 +1,8 @@
-"""What the admin asks and does, through the client, where its transaction is.
+"""The client's operations for the admin, in the admin's own transaction.
 
 Outside a transaction the application does it on connections of its own, in short transactions. In
 one, which ATOMIC_REQUESTS or a test has begun, it belongs to it: all is done on Django's
-connection, else it would not see what stands there, and on SQLite wait for its own lock.
+connection, else it would not see uncommitted rows, and on SQLite wait for its own lock.
 """
 
 from collections.abc import Awaitable, Callable, Iterator
@@ -24,7 +24,7 @@ R = TypeVar("R")
 
 
 def outside_requests_transaction(view: Callable[..., Any]) -> Callable[..., Any]:
-    """Have ATOMIC_REQUESTS leave a view out: what is done to many jobs is done in batches."""
+    """Exclude a view from ATOMIC_REQUESTS: actions on many jobs are done in batches."""
     for alias in settings.DATABASES:
         view = transaction.non_atomic_requests(using=alias)(view)
     return view
@@ -49,7 +49,7 @@ def perform(work: Callable[[Any], Awaitable[R]]) -> R:
     """Have work done that takes the client: the application, or the same in Django's transaction.
 
     Raises:
-        MutiraoError: what the work raises.
+        MutiraoError: the errors of the work.
     """
     app = application()
     captured = isinstance(app.store, MemoryStore)

@@ -1,6 +1,6 @@
 """The dashboard in a project's URLs, for staff: `path("jobs/", include(…this module…))`.
 
-It is a plain view, so Django's middleware stands before it, by WSGI and by ASGI. The dashboard
+It is a plain view, so Django's middleware runs before it, by WSGI and by ASGI. The dashboard
 itself runs in one event loop of the process, with two connections of its own.
 """
 
@@ -32,7 +32,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
 
     Raises:
         PermissionDenied: the caller is no staff, or may not see jobs.
-        ConfigurationError: `mutirao[web]` is not installed; `manage.py check` says so before.
+        ConfigurationError: `mutirao[web]` is not installed; `manage.py check` reports that before.
     """
     user = request.user
     if not user.is_authenticated:
@@ -45,7 +45,7 @@ def dashboard(request: HttpRequest, path: str) -> HttpResponse:
 
 
 def _access_of(user: Any) -> tuple[str, str]:
-    """Return what a user may do there, by the permissions of the models, and the name."""
+    """Return the access of a user, by the permissions of the models, and the name."""
     name = user.get_username()
     if not user.has_perms(_ACT):
         return "read", name
@@ -53,7 +53,7 @@ def _access_of(user: Any) -> tuple[str, str]:
 
 
 def _access(request: Any) -> Any:
-    """Return the same in words of the dashboard, whose packages are there by now."""
+    """Return the same as the dashboard's access, whose packages are installed by now."""
     from mutirao.web import Access
 
     extent, name = request.scope[_ACCESS]

@@ -1,7 +1,7 @@
-"""What people do to jobs, one or many: the action, which jobs, and how far it came.
+"""What people do to jobs, one or many: the action, the jobs, and its progress.
 
-What they do to something else (a queue, a schedule, an endpoint …) is an entry of the same audit: a
-change without a filter and without ids, whose new values say what was done to what.
+An action on something else (a queue, a schedule, an endpoint …) is an entry of the same audit: a
+change without a filter and without ids, whose new values name the object and what was done.
 """
 
 import json
@@ -16,7 +16,7 @@ from mutirao.model import row_json
 from mutirao.model.jobs.change import Change
 
 MAX_WHO = 200  # characters
-MAX_IDS = 10_000  # that may be named
+MAX_IDS = 10_000  # ids in one action
 MAX_ERROR = 2_000  # characters
 
 
@@ -31,18 +31,18 @@ class ActionKind(StrEnum):
 
 
 class ActionState(StrEnum):
-    """How an action stands."""
+    """The state of an action."""
 
     RUNNING = "running"
     DONE = "done"
     STOPPED = "stopped"
     FAILED = "failed"
-    LOST = "lost"  # it said it runs, and nothing was seen of it for a minute
+    LOST = "lost"  # it was running, and has written nothing for a minute
 
 
 @dataclass(frozen=True, slots=True)
 class Action:
-    """What is to be done; `change` for that kind only."""
+    """What is to be done; `change` is given for that kind only."""
 
     kind: ActionKind
     change: Change | None = None
@@ -54,9 +54,9 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewAction:
-    """An action that begins: who does what to which jobs.
+    """An action that begins: by whom, what, and on which jobs.
 
-    `expected`: how many matched when it was confirmed, if anybody looked.
+    `expected`: how many matched when it was confirmed, if it was confirmed by a person.
     """
 
     who: str
@@ -68,20 +68,20 @@ class NewAction:
 
 
 class About(NamedTuple):
-    """What was done to something else than jobs: `pause`, of a `queue`, whose name is `mail`."""
+    """An action on an object other than jobs: `pause`, of a `queue`, whose name is `mail`."""
 
     command: str
     of: str
     name: str
 
     def spelled(self) -> str:
-        """Return it as the audit has it, in place of the new values of jobs."""
+        """Return its form in the audit, where actions on jobs have new values."""
         return json.dumps(self._asdict(), ensure_ascii=False)
 
 
 @dataclass(frozen=True, slots=True)
 class Came:
-    """How far an action came: jobs looked at, jobs done, and the others by their state."""
+    """The progress of an action: jobs looked at, jobs done, and the others by their state."""
 
     matched: int = 0
     done: int = 0
@@ -92,8 +92,8 @@ class Came:
 class AuditRecord:
     """An action as people see it.
 
-    After a kill it is `lost`, and `done` is what was written last: a batch may have been done
-    beyond it.
+    After a kill it is `lost`, and `done` is the last written number: one more batch may have been
+    done.
     """
 
     id: int
@@ -115,7 +115,7 @@ class AuditRecord:
 
     @property
     def about(self) -> About | None:
-        """What was done to something else than jobs; None: it was done to jobs."""
+        """The action on an object other than jobs; None: it was on jobs."""
         if self.change is None or self.filter is not None or self.ids is not None:
             return None
         said = row_json.shown(self.change)

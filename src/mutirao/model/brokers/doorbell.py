@@ -1,10 +1,10 @@
 """Doorbells: a broker carries the id and the run of a job that is in a store, and nothing else.
 
 A job whose doorbell was rung waits in a *rung* lane, which no claim reads: the lane it came from,
-behind `RUNG_LANE_PREFIX`. Its `run_at` there is when the doorbell was rung. Whoever receives the
-doorbell claims the job by id and run. It is back in its own lane then, or once it waits again, as
-the database has it. Where jobs are short, one message carries the doorbells of several: a message
-costs more than the claim of a job.
+behind `RUNG_LANE_PREFIX`. Its `run_at` there is when the doorbell was rung. The worker that
+receives the doorbell claims the job by id and run. The job is then back in its own lane, also if it
+has to wait again. Doorbells of several short jobs share one message, because a message costs more
+than the claim of a job.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from mutirao.model.brokers.message import Message
 
 MAX_DOORBELLS_PER_MESSAGE = 50  # doorbells in one message
-_MOST = 1 << 63  # what a database's number is below
+_MOST = 1 << 63  # integers of databases are below this
 
 
 def rung_lane(lane: str) -> str:
@@ -39,14 +39,14 @@ def unrung_lane(lane: str) -> str:
 
 
 class Doorbell(NamedTuple):
-    """What a broker carries of a job: its id and run, and what helps to hand it out.
+    """What a broker carries of a job: its id and run, and facts for its distribution.
 
     Parameters:
         id, run: the job, and its run. If it has another one by now, the doorbell is stale.
         queue: the job's queue.
         priority: the job's priority.
-        task: the name of its task, so that who does not have it can leave it to others.
-        group: the job's group, within which brokers that can keep an order.
+        task: the name of its task, so that workers without it can leave the job to others.
+        group: the job's group; brokers that can keep an order keep it within the group.
     """
 
     id: int
@@ -57,7 +57,7 @@ class Doorbell(NamedTuple):
     group: str | None = None
 
     def message(self) -> Message:
-        """Return the message that a broker carries: the same whenever this run is published."""
+        """Return the message for the broker: the same whenever this run is published."""
         from mutirao.model.brokers.message import Message
 
         return Message(
@@ -72,10 +72,10 @@ class Doorbell(NamedTuple):
 def messages_of(
     doorbells: Sequence[Doorbell], most: int
 ) -> Iterator[tuple[Message, Sequence[Doorbell]]]:
-    """Yield the messages that a broker carries, each with its doorbells.
+    """Yield the messages for the broker, each with its doorbells.
 
-    Of a queue and task, up to `most` of them share a message. Those of a group travel alone, as
-    brokers keep the order of messages.
+    Up to `most` doorbells of a queue and task share a message. A doorbell of a group has a message
+    of its own, as brokers keep the order of messages.
     """
     kinds: dict[tuple[str, str], list[Doorbell]] = {}
     for each in doorbells:
@@ -90,7 +90,7 @@ def messages_of(
 
 
 def doorbells_of(message: Message) -> list[Doorbell]:
-    """Return the doorbells that a message is, or carries.
+    """Return the doorbells of a message: one, or several.
 
     Raises:
         ValueError: it is none.

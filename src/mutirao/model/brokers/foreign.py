@@ -1,7 +1,7 @@
-"""The frozen values of messages that other programs publish, and of what a decoder makes of them.
+"""The frozen values of messages that other programs publish, and of the results of decoders.
 
 A decoder is a function from a `ForeignMessage` to arguments: a mapping of them by name, or a
-`Decoded` where there is more to say.
+`Decoded` with further options.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -16,18 +16,18 @@ from mutirao.errors import InvalidJob
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForeignMessage:
-    """A message of another program, as it came.
+    """A message of another program, as it was received.
 
     Parameters:
         body: its bytes.
         id: its id; one that was made up, if its publisher gave it none.
-        type: what its publisher says it is; None if nothing.
+        type: the type that its publisher gave; None if it gave none.
         headers: its headers, without those of brokers and of Mutirão.
-        content_type, content_encoding: how its publisher says it is written; None if nothing.
-        exchange, routing_key: how it was published at first.
+        content_type, content_encoding: as its publisher gave them; None if it gave none.
+        exchange, routing_key: how it was first published.
         attempt: the number of the attempt that is asked for, from 1.
         lost, suspect, noted: whether workers ended with it; see `Message`.
-        kept: what Mutirão has noted beside it.
+        kept: what Mutirão has recorded with it.
     """
 
     body: bytes
@@ -48,8 +48,8 @@ class ForeignMessage:
     def digest(self) -> str:
         """32 hexadecimal digits of its body and of how it was published.
 
-        It is an id for messages whose publisher gives none: the same at each delivery. Two messages
-        that are alike have the same one.
+        It is an id for messages whose publisher gives none: the same at each delivery. Two equal
+        messages have the same one.
         """
         digest = blake2b(f"{self.exchange}\0{self.routing_key}\0".encode(), digest_size=16)
         digest.update(self.body)
@@ -58,7 +58,7 @@ class ForeignMessage:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decoded:
-    """What a decoder has read.
+    """The result of a decoder.
 
     Parameters:
         args: the arguments by name.
@@ -66,9 +66,9 @@ class Decoded:
         task: the name of the task; None: the only one that consumes the queue.
         id: the id of the job, the same at every repetition; None: that of the message.
         run_at: not before this aware datetime; None: now.
-        expires_at: not after this aware datetime, but dropped; None: never.
-        timeout: the maximum seconds of an attempt; None: as the task says.
-        tenant, group: whose job it is.
+        expires_at: dropped after this aware datetime; None: never.
+        timeout: the maximum seconds of an attempt; None: that of the task.
+        tenant, group: the job's tenant, and the group of the tenant.
         traceparent: the W3C trace context of the publisher.
     """
 
@@ -84,10 +84,10 @@ class Decoded:
     traceparent: str | None = None
 
     def __post_init__(self) -> None:
-        """Check what would otherwise end more than this message.
+        """Check values whose errors would otherwise end more than this message.
 
         Raises:
-            InvalidJob: something is of another type, or has no time zone.
+            InvalidJob: a value has the wrong type, or no time zone.
         """
         if not isinstance(self.args, Mapping):
             raise _unfit("args", self.args, "a mapping of the arguments by name")
@@ -110,7 +110,7 @@ class Decoded:
 
 
 def _is_text(text: str) -> bool:
-    """Return whether it can be written: JSON may have halves of characters."""
+    """Return whether it can be written: JSON may contain halves of characters."""
     try:
         text.encode()
     except UnicodeEncodeError:

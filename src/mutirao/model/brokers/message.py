@@ -1,7 +1,7 @@
-"""The frozen values of a message: what a broker carries, and what becomes of it.
+"""The frozen values of a message: what a broker carries, and how a consumer settles it.
 
-A `Message` is a job on its way through a transport, a `Delivery` one hand-out of it to a consumer.
-A consumer settles each delivery once: `Ack`, `Again` or `Bury`.
+A `Message` is a job on its way through a transport, a `Delivery` is one delivery of it to a
+consumer. A consumer settles each delivery once: `Ack`, `Again` or `Bury`.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class Message:
         run: the run of the job in its store; 0 where the message is the job.
         lost: how many workers in a row ended after its start was noted, and before its outcome.
         suspect: whether it may have ended a worker: it came again without an outcome.
-        noted: whether its next start is noted, which a suspect's is.
+        noted: whether its next start is noted, as that of a suspect is.
         ordering_key: for brokers that have groups, the group within which order is kept; others
             ignore it.
         headers: further facts, each a text or a number.
@@ -55,18 +55,19 @@ class Message:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Delivery:
-    """One hand-out of a message to a consumer, which settles it once.
+    """One delivery of a message to a consumer, which settles it once.
 
     Parameters:
         message: what was received; None if it cannot be read.
-        raw: the body as it came.
-        problem: why it cannot be read, and what to do; None if it can, by a decoder if it is
-            `foreign`.
-        tag: what the transport needs to settle it; nothing for others.
-        foreign: what another program published, for a decoder; None if it is to be one of ours.
-        id: of a message that cannot be read, what its publisher calls it; "" if nothing.
-        returned: how often it was handed out before, as far as the broker knows, and was not
-            settled: a worker or a connection went, or it was never read.
+        raw: the body as received.
+        problem: why it cannot be read, and what to do; None if it can be read, by a decoder if it
+            is `foreign`.
+        tag: what the transport needs to settle it; not for other use.
+        foreign: the message of another program, for a decoder; None if it should be one of
+            Mutirão's.
+        id: of a message that cannot be read, the id that its publisher gave; "" if none.
+        returned: how often it was delivered before, as far as the broker knows, without being
+            settled: a worker or a connection ended, or it was never read.
     """
 
     message: Message | None
@@ -90,7 +91,7 @@ class Cause:
 
 
 def shown_moment(said: datetime | None) -> datetime | None:
-    """Return a moment that a dead message names, aware; None if it is none in every time zone."""
+    """Return the aware moment in a dead message; None if not every time zone can represent it."""
     if said is None or not FIRST_YEAR <= said.year <= LAST_YEAR:
         return None
     return said if said.tzinfo else said.replace(tzinfo=UTC)
@@ -98,7 +99,7 @@ def shown_moment(said: datetime | None) -> datetime | None:
 
 @dataclass(frozen=True, slots=True)
 class Ack:
-    """The message is done with: it is not delivered again. `cancelled`: nor is what follows it."""
+    """The message is settled and not delivered again. `cancelled`: its follow-up is not, either."""
 
     delivery: Delivery
     cancelled: bool = False
@@ -106,10 +107,11 @@ class Ack:
 
 @dataclass(frozen=True, slots=True)
 class Again:
-    """The message comes again `after` seconds, as `message` says: its attempt, lost and headers.
+    """The message is delivered again after `after` seconds.
 
-    `anew`: also where a transport does not rewrite messages, but counts their hand-outs. Unless
-    they are in order, it has no attempt more then.
+    It then has the attempt and losses of `message`. `anew`: it is published again, also by a
+    transport that counts deliveries and rewrites no messages. Unless the queue is in order, the
+    number of its attempt does not grow then.
     """
 
     delivery: Delivery
@@ -120,7 +122,7 @@ class Again:
 
 @dataclass(frozen=True, slots=True)
 class Bury:
-    """The message is dead: kept aside with its cause, until somebody returns or drops it."""
+    """The message is dead: kept aside with its cause, until a person returns or drops it."""
 
     delivery: Delivery
     cause: Cause
@@ -134,12 +136,13 @@ class DeadMessage:
     """A dead message, as people see it.
 
     Parameters:
-        id: of the message; of one without an id a text that names it among the dead.
+        id: of the message; for one without an id, a text that names it among the dead ones.
         task: the name of the task; None if the message cannot be read.
-        queue: the queue from which it came; for one that others published, the broker's name of it.
+        queue: the queue from which it came; for messages of other programs, the broker's name of
+            it.
         raw: its body; of a large one the beginning, at least a MiB.
         cause: why it is dead.
-        exchange, routing_key: how another program published it, if one did and that is known.
+        exchange, routing_key: how another program published it, if it did and that is known.
     """
 
     id: str
@@ -153,10 +156,10 @@ class DeadMessage:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """What the broker has otherwise than `declare` would make it; `found` is None if missing.
+    """An object at the broker that differs from what `declare` makes; `found` is None if missing.
 
-    `theirs`: whether it is of other programs, and not for `declare` to make. `fixed`: whether what
-    is there cannot be changed any more.
+    `theirs`: whether it belongs to other programs, so that `declare` does not make it. `fixed`:
+    whether an existing object cannot be changed any more.
     """
 
     what: str

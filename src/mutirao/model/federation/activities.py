@@ -1,7 +1,7 @@
-"""Activities of ActivityStreams: what is about what, and what need not be sent any more.
+"""Activities of ActivityStreams: their subjects, and which need not be sent any more.
 
-Pure rules. `Redundant` is the supersede rule of deliveries: of two activities about one object to
-one inbox, of which nobody has tried the older one. What was tried may have arrived, and is sent.
+Pure rules. `Redundant` is the supersede rule of deliveries: for two activities about one object to
+one inbox, if no attempt of the older one has started. A started one may have arrived, and is sent.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ _KEEP, _NEWER, _MERGE, _NEITHER = (
     Redundancy.MERGE,
     Redundancy.NEITHER,
 )
-# (older, newer): what is left. A merge has the older one's place in time. All others are kept.
+# (older, newer): what remains. A merge has the older one's place in time. All others are kept.
 REDUNDANT: Mapping[tuple[str, str], Redundancy] = {
     **ACTIVITIES,
     ("Update", "Update"): _MERGE,  # the newer one, but at the older time
@@ -37,7 +37,7 @@ REDUNDANT: Mapping[tuple[str, str], Redundancy] = {
     ("Announce", "Undo"): _NEITHER,
     ("Block", "Undo"): _NEITHER,
 }
-# After which of the last ones that arrived an equal one says nothing new.
+# Kinds after which an equal activity of a kind repeats what the inbox has received.
 REPEATS: Mapping[str, frozenset[str]] = {
     "Update": frozenset({"Create", "Update"}),
     "Add": frozenset({"Add"}),
@@ -47,7 +47,7 @@ REPEATS: Mapping[str, frozenset[str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Subject:
-    """What an activity is about.
+    """The subject of an activity.
 
     Parameters:
         kind: its type: Create, Update, …
@@ -61,7 +61,7 @@ class Subject:
 
 
 class Said(NamedTuple):
-    """The last activity about an object that an inbox has answered with 2xx.
+    """The last activity about an object that an inbox has accepted with 2xx.
 
     `kind` and `digest` are of the activity, `job` is the one that delivered it.
     """
@@ -75,7 +75,7 @@ class Redundant(Supersede):
     """The rule for deliveries to one host about one object."""
 
     def judge(self, older: Arguments, newer: Arguments) -> Redundancy:
-        """Return what remains of two deliveries; both, unless all but kind and content is equal."""
+        """Return what remains of two deliveries; both, unless only kind and content differ."""
         alike = ("inbox", "object", "target", "sender")
         if any(older.get(name) != newer.get(name) for name in alike):
             return _KEEP
@@ -88,7 +88,7 @@ class Redundant(Supersede):
         if newer.get("kind") == "Undo" and id_of(now.get("object")) != before.get("id"):
             return _KEEP
         if left is _MERGE and newer.get("kind") == "Update":
-            # Where an Update only names its object, there is no content to put in its place.
+            # If an Update only names its object, there is no content to replace the other one.
             return left if isinstance(now.get("object"), dict) else _KEEP
         return left
 
@@ -105,7 +105,7 @@ RULE = Redundant(by="kind", rules=REDUNDANT)
 
 
 def subject_of(activity: object) -> Subject:
-    """Return what an activity is about.
+    """Return the subject of an activity.
 
     Raises:
         InvalidActivity: it is no activity that can be delivered; the message says why.
@@ -113,7 +113,7 @@ def subject_of(activity: object) -> Subject:
     if not isinstance(activity, Mapping):
         raise _invalid(f"it is a {type(activity).__name__}", "an object of JSON")
     kind = activity.get("type") or activity.get("@type")
-    if isinstance(kind, list):  # JSON-LD may say several: the first one is what it is
+    if isinstance(kind, list):  # JSON-LD may give several: the first one decides
         kind = kind[0] if kind else None
     if not isinstance(kind, str) or not 0 < len(kind) <= 100:
         raise _invalid(f"its type is {kind!r:.100}", "a text such as Create")
@@ -135,7 +135,7 @@ def subject_of(activity: object) -> Subject:
 
 
 def id_of(value: object) -> str | None:
-    """Return the id of what is named by its id, or is there as a whole; of several, the first."""
+    """Return the id of an object that is given as an id or as a whole; of several, the first."""
     if isinstance(value, list):
         value = value[0] if value else None
     if isinstance(value, Mapping):
@@ -150,7 +150,7 @@ def host_of(inbox: str) -> str:
         InvalidActivity: it is no URL with a host.
     """
     name = None
-    # urlsplit drops line breaks, and does not look at a port before it is asked for.
+    # urlsplit drops line breaks, and does not check a port before it is asked for.
     if len(inbox) <= LONGEST_URL and inbox.isprintable() and " " not in inbox:
         with suppress(ValueError):
             parts = urlsplit(inbox)
@@ -161,7 +161,7 @@ def host_of(inbox: str) -> str:
 
 
 def key_of(*parts: str) -> str:
-    """Return a job's key that is made of some texts."""
+    """Return a job's key made of some texts."""
     text = " ".join(parts)
     if len(text) <= MAX_KEY:
         return text
@@ -176,7 +176,7 @@ def digest_of(activity: Mapping[str, Any]) -> str:
 
 
 def repeats(kind: str, digest: str, last: Said | None) -> bool:
-    """Return whether an activity says nothing that the last one that arrived has not said."""
+    """Return whether an activity only repeats the last one that arrived."""
     return last is not None and last.kind in REPEATS.get(kind, ()) and last.digest == digest
 
 

@@ -1,7 +1,7 @@
 """Hosts that activities go to: whether they are up, and when the next delivery is tried.
 
-Pure rules. It is hosts that are backed off from, not single deliveries: while one is waited for, a
-limit of 0 holds what is for it; then a limit of 1 lets one through, and its end decides.
+Pure rules. The wait after failures belongs to the host, not to a delivery. During the wait a limit
+of 0 holds its deliveries; then a limit of 1 lets one through, and its outcome decides.
 """
 
 import json
@@ -25,7 +25,7 @@ _HOSTS_OWN = {408, 425, 502, 503, 504}
 
 
 class HostState(StrEnum):
-    """What is known of a host."""
+    """The known state of a host."""
 
     UP = "up"
     FAILING = "failing"
@@ -41,12 +41,12 @@ class Host:
         state: whether it answers.
         failures: in a row.
         failing_since: when the first of them was.
-        next_probe: until then nothing is sent to it.
-        held: an operator has said that nothing is sent to it.
+        next_probe: nothing is sent to it before this moment.
+        held: an operator has stopped all deliveries to it.
         signature: how requests to it are signed, if it has been found: rfc9421 or cavage.
         concurrency: requests at once; None is the usual number.
         status: of the last answer that was a failure.
-        error: the words of the last failure.
+        error: the text of the last failure.
         changed_at: when anything of this has changed.
     """
 
@@ -92,7 +92,7 @@ Amend = Callable[[Host, datetime], Host]
 
 
 def limit_of(host: Host) -> Rule | None:
-    """Return the limit of deliveries to a host; None where there is no particular one."""
+    """Return the limit of deliveries to a host; None if it needs no special one."""
     if host.most is None:
         return None
     return Rule(name=limit_name(host.name), task=DELIVER, by=BY, key=host.name, most=host.most)
@@ -104,7 +104,7 @@ def limit_name(host: str) -> str:
 
 
 def probe_of(before: Host, after: Host, queue: str) -> tuple[NewJob, ...]:
-    """Return the job that lets the next delivery through, if another moment was set for it."""
+    """Return the job that lets the next delivery through, if a new moment was set for it."""
     if after.next_probe is None or after.next_probe == before.next_probe:
         return ()
     args = json.dumps({BY: after.name})
@@ -112,7 +112,7 @@ def probe_of(before: Host, after: Host, queue: str) -> tuple[NewJob, ...]:
 
 
 class DeliveryVerdict(StrEnum):
-    """What an attempt says of the delivery and of the host."""
+    """What an attempt shows about the delivery and the host."""
 
     ARRIVED = "arrived"
     GONE = "gone"  # the inbox is not there any more
@@ -124,7 +124,7 @@ class DeliveryVerdict(StrEnum):
 
 
 def verdict(status: int | None, unsafe: bool = False) -> DeliveryVerdict:
-    """Return what an answer says; `status` is None where there was none.
+    """Return the verdict on an answer; `status` is None if there was none.
 
     Parameters:
         unsafe: nothing was sent, as the guard has refused the URL.
@@ -194,7 +194,7 @@ def fails(
 
 
 def asks_for_time(host: Host, now: datetime, seen: datetime | None, after: float) -> Host:
-    """Return a host that nothing is sent to for some seconds, as it has asked for that."""
+    """Return a host to which nothing is sent for some seconds, because it asked for that."""
     if host.changed_at != seen:
         return host
     return replace(host, next_probe=now + timedelta(seconds=max(after, 1.0)), status=429)
@@ -207,16 +207,16 @@ def probe_is_due(host: Host, now: datetime) -> Host:
 
 
 def is_heard_from(host: Host) -> Host:
-    """Return a host to which one delivery is let through, as it is said to be there again.
+    """Return a host to which one delivery is let through, because a request of it has arrived.
 
-    That it has said something does not mean that it takes something: so a delivery decides.
+    A host that sends may still accept nothing: so a delivery decides.
     """
     back = host.state is HostState.UNAVAILABLE
     return replace(host, next_probe=None, state=HostState.FAILING if back else host.state)
 
 
 def checked_concurrency(concurrency: int | None) -> int | None:
-    """Return how many requests at once; InvalidLimit for what cannot be."""
+    """Return the number of requests at once; raise InvalidLimit if it cannot be one."""
     if concurrency is None or (type(concurrency) is int and 1 <= concurrency <= 1_000):
         return concurrency
     raise InvalidLimit(f"concurrency is {concurrency!r}; give 1 to 1,000, or None for the usual")

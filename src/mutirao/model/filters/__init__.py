@@ -1,1 +1,1 @@
-"""The language of filters: which jobs are meant, as one text for everybody."""
+"""The filter language: which jobs are meant, as one text for pages, API and command line."""

@@ -1,7 +1,7 @@
-"""The terms of a filter as values: what they look at, and which values they want.
+"""The terms of a filter as values: which property they test, and which values they want.
 
-They say what is wanted, not how it is found: the statements of the store are made of them. The
-text that people write is read in `filter`.
+They describe which jobs are wanted, not how to find them: the store makes statements of them.
+`filter` parses the text that people write.
 """
 
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ Bound: TypeAlias = int | datetime | None  # None: no bound on this side
 
 
 class Aspect(StrEnum):
-    """What a term looks at."""
+    """The property of a job that a term tests."""
 
     STATE = "state"
     TASK = "task"
@@ -36,7 +36,7 @@ class Aspect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Exactly:
-    """This value. Of an argument: as JSON has it, so that "7" is no number."""
+    """This value. For an argument, as in JSON: the text "7" does not match the number 7."""
 
     value: Scalar
 
@@ -50,7 +50,7 @@ class Like:
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """A number or a moment from `low` to `high`: both included, but for a moment's `high`."""
+    """A number or a moment from `low` to `high`: both included, except a moment's `high`."""
 
     low: Bound
     high: Bound
@@ -61,9 +61,9 @@ Value: TypeAlias = Exactly | Like | Between
 
 @dataclass(frozen=True, slots=True)
 class Term:
-    """One condition: that one of the values fits, or none of them, if it is `negated`.
+    """One condition: one of the values fits, or, if it is `negated`, none of them does.
 
-    `name`: of the argument, with dots on the way into objects.
+    `name`: of the argument; dots lead into objects.
     """
 
     aspect: Aspect

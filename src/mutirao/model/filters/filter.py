@@ -1,8 +1,8 @@
 """The filter language: one text that says which jobs are meant.
 
-`state:dead task:send_* -queue:mail id:7..90 older:2h`: terms that all have to fit, each a qualifier
-and its values, of which one has to. The same text selects on pages, in the API, on the command line
-and for actions on many jobs. Reading it is bounded, and raises nothing but InvalidFilter.
+`state:dead task:send_* -queue:mail id:7..90 older:2h`: all terms have to match, and each is a
+qualifier with values of which one has to match. The same text selects on pages, in the API, on the
+command line and for actions on many jobs. Parsing is bounded, and raises nothing but InvalidFilter.
 """
 
 import re
@@ -31,13 +31,13 @@ from mutirao.model.jobs.records import JobFilter
 MAX_TEXT = 2_000  # characters
 MAX_TERMS = 30
 MAX_VALUES = 50  # of a term
-_IDS = re.compile(r"[0-9]+(?:\.\.[0-9]*)?")  # which need no qualifier
-_ENDS = '",'  # what no word has in it, beside spaces
+_IDS = re.compile(r"[0-9]+(?:\.\.[0-9]*)?")  # ids need no qualifier
+_ENDS = '",'  # besides spaces, these end a word
 
 
 @dataclass(frozen=True, slots=True)
 class SaidTerm:
-    """A term as it was said: its qualifier, its values, and the argument's name, if it is one."""
+    """A term as written: its qualifier, its values, and the argument's name, if it is one."""
 
     qualifier: str
     values: tuple[Written, ...]
@@ -52,7 +52,7 @@ class SaidTerm:
         return f"{'-' if self.negated else ''}{self.qualifier}{name}:{values}"
 
     def at(self, now: datetime) -> Term:
-        """Return the term as the store takes it."""
+        """Return the term in the form that the store takes."""
         aspect = QUALIFIERS[self.qualifier].aspect
         values = tuple(_resolved(self.qualifier, value, now) for value in self.values)
         return Term(aspect, values, self.negated, self.name)
@@ -60,9 +60,9 @@ class SaidTerm:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """A filter that was read; its text, `str(filter)`, reads as the same filter again.
+    """A parsed filter; its text, `str(filter)`, parses to the same filter again.
 
-    It is false if it has no terms, and means all jobs then.
+    It is false if it has no terms; it then matches all jobs.
     """
 
     terms: tuple[SaidTerm, ...] = ()
@@ -83,7 +83,7 @@ class Filter:
         return both
 
     def at(self, now: datetime, *, limit: int | None = 100) -> JobFilter:
-        """Return what the store takes; `older` and `newer` are counted back from `now`, aware.
+        """Return the store's form; `older` and `newer` are counted back from `now`, aware.
 
         Parameters:
             now: the moment at which it is asked.
@@ -101,7 +101,7 @@ class Filter:
         """Return it with exactly these values of a qualifier, instead of those it has.
 
         Raises:
-            InvalidFilter: the qualifier is unknown, or a value is none of it.
+            InvalidFilter: the qualifier is unknown, or cannot have one of the values.
         """
         values = ",".join(map(in_quotes, texts))
         return self.without(qualifier) + parse(f"{qualifier}:{values}")
@@ -111,8 +111,8 @@ def parse(text: str) -> Filter:
     """Read a filter.
 
     Raises:
-        InvalidFilter: the text is none; `position` is where, counted from 0, and the message says
-            what was expected there.
+        InvalidFilter: the text is no filter; `position` is where, counted from 0, and the message
+            names what was expected there.
     """
     if not isinstance(text, str):
         raise InvalidFilter(f"the filter is {text!r:.80}; give a text, such as 'state:dead'")
@@ -125,7 +125,7 @@ def parse(text: str) -> Filter:
 
 
 def _once(terms: Iterable[SaidTerm]) -> tuple[SaidTerm, ...]:
-    """Return terms without repetitions; by their texts, as for Python 1 is True."""
+    """Return terms without repetitions; compared by text, because for Python 1 is True."""
     return tuple({str(each): each for each in terms}.values())
 
 
@@ -136,7 +136,7 @@ def _refuse_no_text(text: str) -> None:
 
 
 class _Reader:
-    """A text, and how far it is read."""
+    """A text, and how far it has been read."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -165,7 +165,7 @@ class _Reader:
         return SaidTerm(qualifier.name, tuple(self._values(qualifier)), negated, name)
 
     def _head(self) -> str:
-        """Read what stands before a colon; the name of an argument may be quoted."""
+        """Read the part before a colon; the name of an argument may be quoted."""
         start = self.at
         while self._here() not in ("", ":", '"', ",") and not self._here().isspace():
             self.at += 1
@@ -232,7 +232,7 @@ class _Reader:
         return Word(self.text[start : self.at])
 
     def _quoted(self) -> str:
-        """Read what stands in quotes, where a backslash stands before quotes and backslashes."""
+        """Read a quoted value, in which a backslash escapes quotes and backslashes."""
         start = self.at
         self.at += 1
         found = []
@@ -288,7 +288,7 @@ def _resolved(qualifier: str, value: Written, now: datetime) -> Exactly | Like |
 
 
 def joined(first: Filter | str | None, second: Filter | str | None) -> Filter:
-    """Return the filter of the jobs that both match; what is a text is read."""
+    """Return the filter of the jobs that both match; texts are parsed."""
     return _read(first) + _read(second)
 
 

@@ -1,6 +1,6 @@
-"""The qualifiers of the filter language, and how the values behind each are read and written.
+"""The qualifiers of the filter language, and how their values are parsed and written.
 
-Every reading raises `UnfitValue`, which knows nothing of positions; `filter` adds them.
+Every parser raises `UnfitValue`, which knows nothing of positions; `filter` adds them.
 """
 
 import re
@@ -16,14 +16,14 @@ from mutirao.model.jobs.states import JobState
 from mutirao.model.lengths import is_length, length
 
 MOST_STARS = 5  # in one value: databases try all ways to place them
-MOST_NUMBER = 2**63 - 2  # so that the number beside it is one that databases have, too
+MOST_NUMBER = 2**63 - 2  # so that databases can hold the next number, too
 EARLIEST = datetime(1970, 1, 1, tzinfo=UTC)
 _INTEGER = re.compile(r"-?[0-9]{1,19}")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][-+]?[0-9]+)?")
 _WORDS = MappingProxyType({"true": True, "false": False, "null": None})
 _COMPARED = re.compile(r"(>=|<=|>|<)(.*)", re.DOTALL)
 _DAY = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}")
-# What others call the states.
+# Names of states in other systems.
 _ELSEWHERE = MappingProxyType(
     {"failed": "dead", "discarded": "dead", "completed": "succeeded", "done": "succeeded",
      "available": "ready", "pending": "ready", "retryable": "scheduled", "executing": "running"}
@@ -44,7 +44,7 @@ class Age:
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """A value as it was written: its text, and whether it stood in quotes."""
+    """A value as it was written: its text, and whether it was quoted."""
 
     text: str
     quoted: bool = False
@@ -56,7 +56,7 @@ Read = Callable[[Word], Written]
 
 @dataclass(frozen=True, slots=True)
 class Qualifier:
-    """A word before a colon: what it is about, in a few words, and an example of a value.
+    """A word before a colon: its meaning in a few words, and an example of a value.
 
     `one`: it takes one value only, and cannot be negated.
     """
@@ -70,7 +70,7 @@ class Qualifier:
 
 
 def _text(word: Word) -> Written:
-    """Read a name; unquoted, `*` stands for anything."""
+    """Read a name; unquoted, `*` matches any text."""
     if word.quoted or "*" not in word.text:
         return Exactly(word.text)
     pattern = re.sub(r"\*+", "*", word.text)
@@ -128,7 +128,7 @@ def _range(low: int | None, high: int | None) -> Written:
 
 
 def _scalar(word: Word) -> Written:
-    """Read a text, or what JSON has beside it; what is quoted is a text."""
+    """Read a text, or another scalar of JSON; a quoted value is a text."""
     if word.quoted:
         return Exactly(word.text)
     if word.text in _WORDS:
@@ -215,16 +215,16 @@ QUALIFIERS = MappingProxyType({each.name: each for each in _all()})
 
 
 def did_you_mean(text: str, known: Iterable[str]) -> str:
-    """Return the known name that is most like a text, as the words of a message; or nothing."""
+    """Return the known name that is most like a text, as part of a message; or nothing."""
     near = get_close_matches(text[:40], [str(each) for each in known], n=1)
     return f" (did you mean {near[0]!r}?)" if near else ""
 
 
-# How values are written: `read` of each brings them back.
+# How values are written: the `read` function of each parses them again.
 
 
 def written(value: Written) -> str:
-    """Return the text of a value, quoted where it has to be."""
+    """Return the text of a value, quoted if necessary."""
     match value:
         case Exactly(str() as text):
             return quoted(text)
@@ -250,7 +250,7 @@ def quoted(text: str) -> str:
 
 
 def in_quotes(text: str) -> str:
-    """Return a text in quotes, where a backslash stands before quotes and backslashes."""
+    """Return a text in quotes, in which a backslash escapes quotes and backslashes."""
     escaped = text.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"'
 

@@ -1,6 +1,6 @@
-"""What may be meant by a filter that is being typed: qualifiers, states, and known names.
+"""Suggests completions for a filter that is being typed: qualifiers, states, and known names.
 
-Pure: the names that exist are handed in. It never raises, whatever the text is.
+Pure: existing names are parameters. It never raises, whatever the text is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,13 +14,13 @@ from mutirao.model.filters.qualifiers import QUALIFIERS, quoted
 from mutirao.model.jobs.states import JobState
 
 MOST_SUGGESTIONS = 20
-MOST_NAMES = 1_000  # of one kind, that are looked at
+MOST_NAMES = 1_000  # of one kind, that are searched
 MOST_TYPED = 50  # characters that are compared
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Known:
-    """The names that there are, for suggestions."""
+    """The existing names, for suggestions."""
 
     queues: tuple[str, ...] = ()
     tasks: tuple[str, ...] = ()
@@ -30,7 +30,7 @@ class Known:
 
 @dataclass(frozen=True, slots=True)
 class Suggestion:
-    """A text to put in the place of `start` to `end` of what was typed, and what it means."""
+    """A text that replaces `start` to `end` of the typed text, and what it means."""
 
     text: str
     start: int
@@ -44,12 +44,12 @@ NOTHING_KNOWN = Known()
 def suggest(
     text: str, at: int | None = None, known: Known = NOTHING_KNOWN
 ) -> tuple[Suggestion, ...]:
-    """Return what may be meant where the cursor is, the likeliest first.
+    """Return suggestions for the place of the cursor, the likeliest first.
 
     Parameters:
-        text: what was typed.
+        text: the typed text.
         at: the place of the cursor, in characters; None: at the end.
-        known: the names that there are.
+        known: the existing names.
     """
     text = text[:MAX_TEXT]
     end = len(text) if at is None else min(max(at, 0), len(text))
@@ -65,7 +65,7 @@ def suggest(
 
 
 def _start_of_term(text: str, end: int) -> int:
-    """Return where the term begins that the cursor is in; spaces in quotes end none."""
+    """Return where the term begins that the cursor is in; spaces in quotes do not end one."""
     start, inside, position = 0, False, 0
     while position < end:
         if inside and text[position] == "\\":
@@ -108,7 +108,7 @@ def _names(aspect: Aspect, known: Known) -> tuple[str, ...]:
 
 
 def _likely(typed: str, names: Iterable[str]) -> Iterator[str]:
-    """Yield the names that begin with what was typed, then those that have it, or are like it."""
+    """Yield the names that begin with the typed text, then those that contain it or are like it."""
     typed, names = typed[:MOST_TYPED].lower(), tuple(names)
     first = [name for name in names if name.lower().startswith(typed)]
     within = [name for name in names if typed in name.lower()]

@@ -1,7 +1,7 @@
-"""Findings in the language of a reader, as far as that has a text for them.
+"""Translates findings into the language of a reader, if there is a text for them.
 
 A finding is made in English, where it is found. Here its text is recognised by its pattern, and
-its facts are put into the pattern's translation. What has no translation stays English.
+its facts are put into the pattern's translation. A text without translation stays English.
 """
 
 import re
@@ -26,7 +26,7 @@ def language_of(environment: Mapping[str, str]) -> str:
 def translated(finding: Finding, language: str) -> Finding:
     """Return a finding with its texts in a language: `pt`, `pt-BR`; unchanged in English.
 
-    Its level and what it is about are names, which programs read, and stay as they are.
+    Its level and its subject are names for programs, and stay as they are.
     """
     advice = None if finding.advice is None else translated_text(finding.advice, language)
     return replace(finding, found=translated_text(finding.found, language), advice=advice)
@@ -47,7 +47,7 @@ def translated_text(text: str, language: str) -> str:
 
 @cache
 def _patterns(code: str) -> tuple[tuple[re.Pattern[str], str], ...]:
-    """Return the texts with facts in them, those with the most words of their own first."""
+    """Return the texts that contain facts, those with the most fixed words first."""
     texts = _LANGUAGES[code]
     with_facts = sorted((each for each in texts if "{}" in each), key=_own, reverse=True)
     return tuple((_pattern(each), texts[each]) for each in with_facts)

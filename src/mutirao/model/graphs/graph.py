@@ -57,7 +57,7 @@ class Step:
 
     @property
     def result(self) -> Any:
-        """A placeholder for what this step returns, to be used as an argument of a later step."""
+        """A placeholder for this step's result, to be used as an argument of a later step."""
         return Reference(self)
 
 
@@ -155,7 +155,7 @@ def step(
     on_dead: OnDead | str | None = None,
     compensate: NewJob | None = None,
 ) -> Step:
-    """Return a job together with its options in a graph.
+    """Return a job with its options in a graph.
 
     Parameters:
         stage: the name of this part of the pipeline, for people; the task's name unless given.
@@ -192,7 +192,7 @@ def chain(*parts: "NewJob | Part") -> Chain:
 def group(*parts: "NewJob | Part | Iterable[NewJob | Part]") -> Group:
     """Return parts that run at the same time; given one by one, or as one iterable.
 
-    An empty group is done at once: what comes after it waits for what comes before it, and its
+    An empty group is done at once: the part after it waits for the part before it, and its
     result is the empty list.
 
     Raises:

@@ -51,7 +51,7 @@ def numbered(needs: Needs, ids: Sequence[int]) -> Needs:
 
 
 def filled(args: dict[str, Any], needs: Needs, results: Mapping[int, Any]) -> dict[str, Any]:
-    """Return the arguments with the results filled in; None where there is no result."""
+    """Return the arguments with the results filled in; None for a missing result."""
     return args | {name: _looked_up(tree, results) for name, tree in needs.items()}
 
 
@@ -199,7 +199,7 @@ class _Planner:
 
 
 def _result_before(before: Sequence[Part]) -> Any:
-    """Return the tree of what stands before a part; None if nothing does."""
+    """Return the tree of the part before; None if there is none."""
     if len(before) == 1:
         return tree_of(before[0])
     return tuple(map(tree_of, before)) or None

@@ -1,4 +1,4 @@
-"""New values for jobs that wait: what people change of them before they run."""
+"""New values for waiting jobs: what people change in them before they run."""
 
 from dataclasses import dataclass, fields
 from datetime import datetime

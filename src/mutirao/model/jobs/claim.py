@@ -35,7 +35,7 @@ class Claim(NamedTuple):
 
     @property
     def lane(self) -> str:
-        """The name of the lane it stood in, and stands in again when it has to wait."""
+        """The name of the lane it was claimed from, and returns to when it has to wait."""
         return self.queue
 
     @property
@@ -45,9 +45,9 @@ class Claim(NamedTuple):
 
 
 class UnfitClaim(Claim):
-    """The claim of a job that is not to run, as its row cannot be read; `problem` says why.
+    """The claim of a job that must not run: its row cannot be read; `problem` is the reason.
 
-    It has no metadata, so that nobody reads that.
+    It has no metadata, so that no code reads that.
     """
 
     problem: str = "its row cannot be read"
@@ -56,19 +56,19 @@ class UnfitClaim(Claim):
 
     @classmethod
     def of(cls, claim: Claim, problem: str) -> "UnfitClaim":
-        """Return a claim as one that is not to run."""
+        """Return a claim as one that must not run."""
         unfit = cls._make(claim._replace(metadata=None))
         unfit.problem, unfit._lane, unfit._linked = problem, claim.lane, claim.linked
         return unfit
 
     @property
     def lane(self) -> str:
-        """The name of the lane it stood in, and stands in again when it has to wait."""
+        """The name of the lane it was claimed from, and returns to when it has to wait."""
         return self.queue if self._lane is None else self._lane
 
     @property
     def linked(self) -> bool:
-        """True if others may wait for its end, as far as could be seen."""
+        """True if others may wait for its end, as far as is known."""
         return self._linked
 
 
@@ -79,5 +79,5 @@ class FairClaim(Claim):
 
     @property
     def lane(self) -> str:
-        """The name of the lane it stood in, and stands in again when it has to wait."""
+        """The name of the lane it was claimed from, and returns to when it has to wait."""
         return FAIR_LANE_PREFIX + self.queue

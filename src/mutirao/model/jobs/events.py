@@ -1,4 +1,4 @@
-"""Life-cycle events: what a broker publishes of the jobs of its queues."""
+"""Life-cycle events that a broker publishes about the jobs of its queues."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ class EventKind(StrEnum):
     SUCCEEDED = "succeeded"
     RETRIED = "retried"  # it comes again: it failed, was snoozed, or was given back
     DEAD = "dead"
-    LOST = "lost"  # a worker vanished that ran it, as the next one to start it finds
+    LOST = "lost"  # the worker that ran it vanished; published by the next worker that starts it
     STOPPED = "stopped"  # it was cancelled; if a schedule made it, that has stopped
 
 
@@ -26,13 +26,13 @@ class JobEvent:
     """One event of a job.
 
     Attributes:
-        task: its name; "" where a message cannot be read.
-        job: its id, as people see it; of what cannot be read the publisher's, or "".
-        at: when it happened, by the clock of whoever publishes it.
+        task: its name; "" if the message cannot be read.
+        job: its id for people; of an unreadable message the publisher's id, or "".
+        at: when it happened, by the clock of the publisher.
         attempt: which one; 0: none yet.
         worker: the name of the worker that publishes it; None: no worker does.
         duration: of an attempt that has ended, in seconds.
-        error: why it comes again or is dead: the type and the first line of the error.
+        error: why it is retried or dead: the type and the first line of the error.
     """
 
     kind: EventKind
@@ -47,7 +47,7 @@ class JobEvent:
 
     @property
     def key(self) -> "EventKey":
-        """By what it is listened to."""
+        """The key by which listeners filter it."""
         return EventKey(self.kind, self.task, self.queue)
 
 
@@ -68,6 +68,6 @@ def filters_of(
     tasks: Collection[str] | None,
     queues: Collection[str] | None,
 ) -> list[EventKey]:
-    """Return filters of which one fits what is of such a kind, task and queue; None: of any."""
+    """Return filters of which one matches events of such kinds, tasks and queues; None: any."""
     wishes = [[None] if each is None else sorted(set(each)) for each in (kinds, tasks, queues)]
     return [EventKey(*each) for each in product(*wishes)]

@@ -1,7 +1,7 @@
-"""The moment after which a job is not wanted any more: it ends as cancelled, and never starts late.
+"""The moment after which a job expires: it ends as cancelled, and never starts late.
 
-It is in the job's metadata. A claim includes that, and a broker carries it, so a worker knows
-without a query, and jobs without such a moment cost nothing: no column, no statement.
+It is in the job's metadata. A claim includes that, and a broker carries it, so a worker knows it
+without a query, and jobs without an expiry cost nothing: no column, no statement.
 """
 
 from collections.abc import Mapping
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from mutirao.model.jobs.job import NewJob
 
 EXPIRES_KEY = "@expires"  # the key of the moment in the metadata
-EXPIRED = "Expired"  # the type of the error with which such a job ends
+EXPIRED = "Expired"  # the type of the error with which an expired job ends
 REASON = "it had not started by the moment until which it was wanted"
-SHARED = 0.1  # seconds by which a job may expire early, at the most
+SHARED = 0.1  # seconds by which a job may expire early, at most
 
 
 class Expiring(Protocol):
-    """What a claim says that matters here."""
+    """The part of a claim that is needed here."""
 
     @property
     def metadata(self) -> str | None:
@@ -38,12 +38,12 @@ class Expiring(Protocol):
 
 
 def expiring(metadata: Mapping[str, Any], moment: datetime) -> dict[str, Any]:
-    """Return the metadata of a job that is not wanted any more after a moment (aware)."""
+    """Return the metadata of a job that expires at a moment (aware)."""
     return {**metadata, EXPIRES_KEY: moment.astimezone(UTC).isoformat()}
 
 
 def expiry_in(metadata: Mapping[str, Any]) -> datetime | None:
-    """Return the moment that metadata names; None if it names none.
+    """Return the moment of expiry in metadata; None if there is none.
 
     Raises:
         ValueError: it is no moment with a time zone.
@@ -51,7 +51,7 @@ def expiry_in(metadata: Mapping[str, Any]) -> datetime | None:
     if (said := metadata.get(EXPIRES_KEY)) is None:
         return None
     moment = None
-    with suppress(ValueError):  # raised below, as for what is no text
+    with suppress(ValueError):  # raised below, as for a value that is no text
         moment = datetime.fromisoformat(said) if isinstance(said, str) else None
     if moment is None or moment.tzinfo is None or not FIRST_YEAR <= moment.year <= LAST_YEAR:
         raise ValueError(
@@ -62,7 +62,7 @@ def expiry_in(metadata: Mapping[str, Any]) -> datetime | None:
 
 
 def check_expiry(metadata: Mapping[str, Any], run_at: datetime | None) -> None:
-    """Raise InvalidJob if a job could never start, or its metadata names no moment."""
+    """Raise InvalidJob if a job could never start, or its metadata has no valid moment."""
     try:
         moment = expiry_in(metadata)
     except ValueError as unfit:
@@ -75,12 +75,12 @@ def check_expiry(metadata: Mapping[str, Any], run_at: datetime | None) -> None:
 
 
 def expiry_of(job: Expiring) -> datetime | None:
-    """Return the moment after which a claimed job is not to start; None: there is none.
+    """Return the moment after which a claimed job must not start; None: there is none.
 
-    A job that people have redriven is wanted, whatever the first one said.
+    A job that a person has redriven does not expire, whatever the first one's expiry was.
 
     Raises:
-        UnreadableRow: others than Mutirão have written what is no moment.
+        UnreadableRow: another program has written a value that is no moment.
     """
     text = job.metadata
     if text is None or EXPIRES_KEY not in text or job.redrive_of is not None:
@@ -92,10 +92,10 @@ def expiry_of(job: Expiring) -> datetime | None:
 
 
 def ending_at(job: "NewJob", now: datetime) -> "NewJob":
-    """Return a job that is wanted for so long as it says, from now on.
+    """Return a job with the moment at which it expires, if its lifetime is given in seconds.
 
-    Jobs of the same call within a moment share what was checked and written for the first: many
-    that are enqueued at once are as cheap as others. It is a little less than was asked for.
+    Jobs of one call that come almost at once share the checked and written moment of the first one:
+    so enqueueing many costs as much as without expiry. They may expire up to 0.1 s early.
     """
     seconds = job.expires or 0.0
     until, shared = now + timedelta(seconds=seconds), timedelta(seconds=min(SHARED, seconds / 100))
@@ -107,17 +107,17 @@ def ending_at(job: "NewJob", now: datetime) -> "NewJob":
 
 
 def lasting(job: "NewJob") -> "NewJob":
-    """Return the job of a schedule, which says for how long each of its jobs is wanted."""
+    """Return the job of a schedule, which has the lifetime of each of its jobs in seconds."""
     if job.expires is None:
         return job
     return replace(job, metadata={**job.metadata, EXPIRES_KEY: job.expires}, expires=None)
 
 
 def begun(metadata: Mapping[str, Any], now: datetime) -> Mapping[str, Any]:
-    """Return the metadata of a job that a schedule makes now, of what `lasting` said."""
+    """Return the metadata of a job that a schedule makes now, from the lifetime of `lasting`."""
     seconds = metadata.get(EXPIRES_KEY)
     if not isinstance(seconds, int | float):
         return metadata
-    with suppress(OverflowError, ValueError):  # whoever takes the job says what is wrong with it
+    with suppress(OverflowError, ValueError):  # the worker that takes the job reports the error
         return expiring(metadata, now + timedelta(seconds=seconds))
     return metadata

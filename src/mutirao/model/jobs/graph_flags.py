@@ -21,7 +21,7 @@ def flagged(metadata: Mapping[str, Any], *words: str) -> dict[str, Any]:
 
 
 def flags_of(metadata: str | None) -> frozenset[str]:
-    """Return the flags in metadata, given as JSON that others than Mutirão may have written.
+    """Return the flags in metadata, given as JSON that another program may have written.
 
     Raises:
         UnreadableRow: it cannot be read.

@@ -15,7 +15,7 @@ FAILED_OUTCOME_NAMES = ("retried", "dead", "lost")
 
 
 class Ended(NamedTuple):
-    """An attempt that has ended; moments are microseconds, unless somebody wrote something else.
+    """An attempt that has ended; moments are microseconds, unless another program wrote the row.
 
     `error`: the beginning of its text, of an attempt that failed.
     """

@@ -1,7 +1,7 @@
 """The frozen values of a job, from the request to the run.
 
-`NewJob` is a job to be enqueued, and `Job` what a handler receives about the job it runs. `claim`
-has the job that a worker claimed, `outcome` how an attempt ended, `records` how people see jobs.
+`NewJob` is a job to be enqueued, and `Job` is what a handler receives about the job it runs.
+`claim` has the claimed job, `outcome` the end of an attempt, `records` the form for people.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -52,8 +52,8 @@ MIN_PRIORITY, MAX_PRIORITY = -32_768, 32_767  # a 16-bit integer in every databa
 class Checked:
     """The results of checks on a job's options, shared by jobs that differ only in their arguments.
 
-    `max_payload`: the limit that the options were found to fit. `written`: the form that each kind
-    of database has made of the options, reused for the next job.
+    `max_payload`: the limit that the options were found to fit. `written`: the form of the options
+    for each kind of database, reused for the next job.
     """
 
     __slots__ = ("max_payload", "written")
@@ -73,8 +73,8 @@ class NewJob:
     is a label. Jobs of a task with equal arguments have the same `fingerprint`. Arguments that are
     another step's result are not in `args` but in `refers`, as trees of
     `mutirao.model.graphs.graph.Step`. `fair_by` is the argument whose values are served fairly.
-    `expires` (seconds) is for how long it is wanted, where that was given as a length; its metadata
-    says until when, see `expiry`.
+    `expires` (seconds) is its lifetime, if that was given as a duration; its metadata has the
+    moment at which it expires, see `expiry`.
     """
 
     task: str
@@ -130,7 +130,7 @@ Gives = Literal["session", "connection", "driver"]
 
 
 class Using(NamedTuple):
-    """What else it may give: a connection of the program's own, by the name that it has there."""
+    """An alternative result: a connection of the program's own, by its name in the program."""
 
     alias: str
 
@@ -142,7 +142,7 @@ class Transaction(
 
 
 def no_tenants(job: "Job") -> "Transaction[Any, Any]":
-    """Refuse the connection of a tenant where nothing opens one."""
+    """Refuse the connection of a tenant if no function opens one."""
     raise WrongState(
         f"job {job.id} ({job.task}) asked for a tenant's connection, and nothing says where its"
         " database is: register a function with @app.tenant_database; handlers in other processes"
@@ -174,7 +174,7 @@ class Attempt(Protocol):
         ...
 
     def mark_settled(self, woken: Sequence[Wake] = ()) -> None:
-        """Record that the commit succeeded and nobody has to settle the job any more; called once.
+        """Record that the commit succeeded, so that the job needs no settling; called once.
 
         `woken`: the lanes to which blocked jobs returned, if any.
         """
@@ -185,9 +185,9 @@ class SlotAttempt(Attempt, Protocol):
     """An attempt that has a slot of a worker."""
 
     def lend_slot(self) -> None:
-        """Leave its slot to another attempt, as this one only waits; in the event loop.
+        """Lend its slot to another attempt, as this one only waits; in the event loop.
 
-        Nothing happens where as many as there are slots have done so: at most twice as many run.
+        Does nothing if as many as there are slots are lent: at most twice as many attempts run.
         """
         ...
 
@@ -241,8 +241,8 @@ class Job(JobFacts):
     def cancelled(self) -> bool:
         """True when this attempt shall end: it was cancelled, it timed out, or its worker stops.
 
-        For long plain functions, which nothing can end from outside: ask now and then, and return.
-        Asks no database; any thread may read it. A handler that returns after it has read so has
+        For long plain functions, which cannot be ended from outside: ask at intervals, and return.
+        Makes no query; any thread may read it. A handler that returns after it has read True has
         not succeeded: if the worker stops, its job is given back, which costs no attempt, unless
         `transaction()` has completed it. Always False in a child process, which is killed instead.
         """
@@ -319,15 +319,15 @@ class Job(JobFacts):
         and the job's success are in one commit, or none of them is.
 
         In a Django project, `using="default"` is `transaction.atomic(using="default")` on the
-        handler's own connection, which it gives: whatever the handler does with Django's ORM is in
+        handler's own connection, which it gives: all that the handler does with Django's ORM is in
         the commit that completes the job.
 
         Raises:
             StaleRun: on leaving the block, if the job was taken from this attempt meanwhile;
                 everything is rolled back.
             WrongState: the handler runs in another process; or `using` is given where the program
-                has no connections of its own. With `connection=True` also at
-                `commit` and `rollback` inside, and on leaving the block if it is ended already.
+                has no connections of its own. With `connection=True` also at `commit` and
+                `rollback` inside, and on leaving the block if it is ended already.
         """
         if using is not None:
             return self._begin(self, Using(using))
@@ -340,7 +340,7 @@ class Job(JobFacts):
         `with` in a plain handler gives SQLAlchemy's `Connection`, `async with` in a coroutine an
         `AsyncConnection`. The end of the block commits, an error rolls back. The job completes in
         another commit, after that one: if the worker is killed between them, the handler runs
-        again, so that its writes there must bear a repetition.
+        again, so its writes there must tolerate a repetition.
 
         Raises:
             WrongState: no such function is registered, or the handler runs in another process.

@@ -1,4 +1,4 @@
-"""What a job's row says, for the handler that runs it: the plain facts of `Job`."""
+"""The plain facts of a `Job`, from its row, for the handler that runs it."""
 
 from datetime import datetime
 from typing import Any
@@ -82,17 +82,17 @@ class JobFacts:
 
     @property
     def tenant(self) -> str | None:
-        """Whose job it is, if somebody said so when it was enqueued."""
+        """The tenant of the job, if one was given when it was enqueued."""
         return self._claim.tenant
 
     @property
     def group(self) -> str | None:
-        """The group of the tenant whose job it is."""
+        """The group of that tenant, if one was given when the job was enqueued."""
         return self._claim.group
 
     @property
     def expires_at(self) -> datetime | None:
-        """The moment after which no attempt starts, if somebody gave one when it was enqueued."""
+        """The moment after which no attempt starts, if one was given when it was enqueued."""
         return expiry_of(self._claim)
 
     @property

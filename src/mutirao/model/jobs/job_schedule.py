@@ -7,7 +7,7 @@ from mutirao.errors import WrongState
 
 
 class SchedulePauser(Protocol):
-    """What pauses schedules for handlers, each call in a transaction of its own."""
+    """Pauses schedules for handlers, each call in a transaction of its own."""
 
     def pause(self, name: str, reason: str) -> None:
         """Pause a schedule, from a plain handler."""
@@ -32,7 +32,7 @@ class JobSchedule:
         return f"<JobSchedule {self.name!r}>"
 
     def pause(self, reason: str = "") -> None:
-        """Pause the schedule at once, whatever becomes of this attempt, in a plain handler.
+        """Pause the schedule at once, whatever the outcome of this attempt is, in a plain handler.
 
         It makes no jobs until it is resumed; a deploy leaves it paused. The list of schedules shows
         the job and the reason. To pause it in the commit that ends the job, raise

@@ -1,4 +1,4 @@
-"""Lanes, what is known of their heads, and wake-ups about them.
+"""Lanes, their known heads, and wake-ups about them.
 
 A lane is a queue and a priority: what a claim reads in order.
 """
@@ -35,8 +35,8 @@ class Wake(NamedTuple):
     """A wake-up. With a lane: a job at `run_at` appeared there. Without: any lane may have jobs.
 
     `first`: the ids of the workers that shall look at once; None: all. `then`: of those that look
-    after them, in case they do not; with the last, those that are newer than the worker `newest`.
-    `after`: how many have been woken before whoever receives this one, if none is named.
+    after them, in case they do not; with the last of these, all that are newer than the worker
+    `newest`. `after`: how many workers were woken before the receiver, if none is named.
     """
 
     queue: str | None = None

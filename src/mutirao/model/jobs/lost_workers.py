@@ -1,9 +1,10 @@
 """Reads the stored count of lost workers: how many ended with a job after it had begun.
 
 A rescue adds one to the count of each job that a vanished worker held, whether its handler had
-begun or not: it cannot know. So whoever starts a job that was lost before notes that first, by a
-negative count: as many thousands as workers are to be counted then. A rescue after that adds one as
-well, and only the first one after a note counts. Pure. See docs/adr/0087-starts-after-a-loss.md.
+begun or not, because it cannot know that. So a worker that starts a job which was lost before first
+writes a negative count: as many thousands as workers are to be counted then. A rescue after that
+adds one as well, and only the first one after such a note counts. Pure. See
+docs/adr/0087-starts-after-a-loss.md.
 """
 
 from typing import NamedTuple
@@ -13,11 +14,11 @@ _INTERVAL, _LONGEST = 0.2, 30.0  # seconds
 
 
 class Losses(NamedTuple):
-    """What became of a job's last runs.
+    """The history of a job's last runs.
 
     Parameters:
-        workers: how many ended in a row while they ran it; the first may not have begun to.
-        unbegun: how many more had it since, and had not begun: no attempts.
+        workers: how many ended in a row while they ran it; the first may not have begun it.
+        unbegun: how many more have held it since without beginning it: no attempts.
     """
 
     workers: int
@@ -25,7 +26,7 @@ class Losses(NamedTuple):
 
 
 def read(stored: int) -> Losses:
-    """Return what a stored count says."""
+    """Return the meaning of a stored count."""
     if stored >= 0:
         return Losses(min(stored, 1), max(0, stored - 1))
     noted = -(stored // NOTE)
@@ -34,7 +35,7 @@ def read(stored: int) -> Losses:
 
 
 def noted(workers: int) -> int:
-    """Return the count to be stored when a job starts after so many workers have ended with it."""
+    """Return the count to store when a job starts after this number of workers ended with it."""
     return -NOTE * workers
 
 

@@ -15,8 +15,8 @@ class Outcome:
     """The outcome of an attempt. `after` (seconds) or `at` say when a waiting job runs again.
 
     `fault`: why a `released` attempt was given up, if that is counted. `stops`: whether the
-    schedule that made the job is to be paused. `apart`: whether a job that is retried leaves the
-    lane where it took turns.
+    schedule that made the job is to be paused. `apart`: whether a retried job leaves the lane in
+    which it took turns.
     """
 
     kind: OutcomeKind
@@ -71,30 +71,30 @@ def completion(job: Job, started_ago: float) -> Settlement:
 
 
 class Completion(NamedTuple):
-    """A job that succeeds in a transaction of many, and the attempt that is to learn of it."""
+    """A job that succeeds in a transaction of many, and the attempt that is informed of it."""
 
     settlement: Settlement
     attempt: Attempt
 
 
 def lending(job: Job) -> Callable[[], None]:
-    """Return what leaves the slot of a job that only waits to another; to be called at any time."""
+    """Return a function that lends the slot of a job that only waits; may be called at any time."""
     return (lambda: None) if job._attempt is None else job._attempt.lend_slot
 
 
 def error_of(job: Job) -> BaseException | None:
     """Return the error that has ended a job's attempt, for middleware, after its yield.
 
-    None where it is not at hand: nothing was raised, or a child process raised it. Not to be kept:
-    its traceback leads to all that the handler had.
+    None if it is not available: nothing was raised, or a child process raised it. Do not keep it:
+    its traceback refers to all objects of the handler.
     """
     return None if job._attempt is None else job._attempt.error()
 
 
 def completing(job: Job) -> Completion | None:
-    """Return what completes a job, in a batch with others.
+    """Return the completion of a job, for a batch with others.
 
-    None: something waits for its end, or no worker runs it.
+    None: another job waits for its end, or no worker runs it.
     """
     if job._attempt is None:
         return None

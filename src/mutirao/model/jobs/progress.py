@@ -1,4 +1,4 @@
-"""Checks what a handler reports of its progress: finite numbers."""
+"""Checks the progress that a handler reports: finite numbers."""
 
 from math import isfinite, nan
 

@@ -22,7 +22,7 @@ MAX_INTEGER = 2**63 - 1  # the largest integer that databases store
 class AttemptRecord:
     """One row of history: one execution of a job.
 
-    `status`: of the answer, where it has sent a webhook and was answered.
+    `status`: of the answer, if it sent a webhook and was answered.
     """
 
     attempt: int
@@ -40,8 +40,8 @@ class AttemptRecord:
 class JobRecord:
     """A job as people see it: what was enqueued, its state and, on request, all its attempts.
 
-    With its attempts, `result` is what it has returned, as JSON has it, while that is kept, and
-    `payload` what was published, if it is a delivery.
+    With its attempts, `result` is its returned value as JSON, while that is kept, and `payload` is
+    the publication's, if it is a delivery.
     """
 
     id: int
@@ -105,7 +105,7 @@ class Progress(NamedTuple):
 
 
 class Ending(NamedTuple):
-    """How a job stands, for those who wait for its end. `result` is JSON, if one was kept."""
+    """The state of a job, for code that waits for its end. `result` is JSON, if one was kept."""
 
     id: int
     task: str
@@ -135,8 +135,8 @@ class JobFilter:
     fingerprint: str | None = None  # of all arguments, if the task is findable
     before: datetime | None = None  # enqueued before
     after: datetime | None = None  # enqueued at or after
-    terms: tuple[Term, ...] | None = None  # of a text, which have to fit as well
-    among: tuple[int, ...] | None = None  # found before, no others; unlike `ids` it names none
+    terms: tuple[Term, ...] | None = None  # of a filter text; they have to match as well
+    among: tuple[int, ...] | None = None  # only jobs that were found before; unlike `ids`, no names
     limit: int | None = 100
 
     def __post_init__(self) -> None:
@@ -185,7 +185,7 @@ class JobFilter:
 class Which(TypedDict, total=False):
     """The fields of a `JobFilter` as keyword arguments; a state may be text.
 
-    `filter` is a text (see docs/filters.md), which has to fit as well: "task:send_* older:2h".
+    `filter` is a text (see docs/filters.md), which has to match as well: "task:send_* older:2h".
     A value of `args` may be anything that is a text, a number, true, false or null in JSON. Dots in
     its name lead into objects: `{"order.id": 7}`.
     """
@@ -225,7 +225,7 @@ class WorkerRecord:
     """A registered worker, what it serves, and how many jobs it holds.
 
     `queues` None: all but `exclude_queues`; `tasks` None: all of its application. `version`: of the
-    package; `app_version`: of its application, if it was said.
+    package; `app_version`: of its application, if it was given.
     """
 
     id: int

@@ -15,7 +15,7 @@ DEFAULT_MAX_ATTEMPTS = 10
 FIRST_YEAR, LAST_YEAR = 2, 9_998  # that `datetime` can represent in every time zone
 SECONDS_PER_DAY = 86_400.0
 MIN_SNOOZE = 1.0  # seconds; without a minimum, one job made 72 attempts a second
-MANY = 1_000  # attempts, after which no policy waits for longer than before
+MANY = 1_000  # attempts after which the wait of no policy grows any more
 MAX_WAIT = 1e10  # seconds, about 300 years: databases have a limit
 
 BackoffFunction = Callable[[int, BaseException | None], float]
@@ -46,7 +46,7 @@ class RetryPolicy:
         only: if not empty, all other exceptions make the job dead at once.
         never: these exceptions make the job dead at once.
         by_type: policies for particular exceptions; the first match replaces this policy.
-        apart: whether jobs that take turns wait apart once they are tried again, by time.
+        apart: whether jobs of a fair task leave the turns once they are retried, and wait by time.
 
     Raises:
         ValueError: `max_attempts` is less than 1.
@@ -265,8 +265,8 @@ class Cancel(Signal):
 
     Parameters:
         reason: recorded in the history.
-        schedule: the schedule that made the job is paused, in the commit that ends the job. A job
-            that no schedule made is only cancelled.
+        schedule: pause the schedule that made the job, in the commit that ends the job. A job that
+            no schedule made is only cancelled.
     """
 
     def __init__(self, reason: str = "cancelled by its handler", *, schedule: bool = False) -> None:

@@ -9,10 +9,10 @@ ACCEPTED_FORMS = "exponential, exponential:5s, linear:1m, fixed:30s, delays:10s,
 
 
 def policy_in_words(words: str) -> RetryPolicy:
-    """Return the policy that words describe: a name, and the first wait or the waits.
+    """Return the policy that words describe: a name, with the first wait or the waits.
 
     Raises:
-        ValueError: they describe none.
+        ValueError: they describe no policy.
     """
     name, _, rest = words.strip().partition(":")
     waits = [length(each.strip()) for each in rest.split(",")] if rest else []

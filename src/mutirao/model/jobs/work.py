@@ -1,10 +1,10 @@
-"""What a probe finds of work that runs elsewhere."""
+"""The answers of a probe about work that runs elsewhere."""
 
 from enum import StrEnum
 
 
 class Work(StrEnum):
-    """How it is with work that a handler has started elsewhere; the text does as well."""
+    """The state of work that a handler has started elsewhere; its text may be used instead."""
 
     RUNNING = "running"  # a sign of life; the probe is asked again
     DONE = "done"  # the attempt succeeds

@@ -9,8 +9,8 @@ class NewWorker:
     """A worker's description of itself when it registers.
 
     `queues` None: it serves all queues, but `exclude_queues`. `tasks` None: it serves all tasks of
-    its application. `concurrency` 0: it relays, and runs no job.
-    `version`: of this package; `app_version`: of the application, if it is said.
+    its application. `concurrency` 0: it relays, and runs no job. `version`: of this package;
+    `app_version`: of the application, if it was given.
     """
 
     name: str
@@ -29,4 +29,4 @@ class Beat(NamedTuple):
 
     alive: bool
     cancelled: tuple[tuple[int, int], ...]  # (job id, run)
-    held_elsewhere: float = 0.0  # seconds for which another worker holds the duty that was named
+    held_elsewhere: float = 0.0  # seconds for which another worker holds the named duty

@@ -48,7 +48,7 @@ ACTIVITIES: Mapping[tuple[str, str], Redundancy] = MappingProxyType(
 class Supersede:
     """A rule for the jobs of a key: a table over the value of one of their arguments.
 
-    Pairs that are not in the table are both kept, in order; so are jobs of different tasks.
+    Pairs that are not in the table are both kept, in order. Jobs of different tasks are kept, too.
 
     Parameters:
         by: the parameter of the task that contains a job's kind, a text.
@@ -56,8 +56,8 @@ class Supersede:
         merge: a function that returns the arguments of a merged job from the older job's and the
             newer job's, as decoded from JSON. Unless given: the newer job's, with the older job's
             kind.
-        drop_repeated: drop what is equal to the last successful job of the key, if nobody has tried
-            anything of the key since.
+        drop_repeated: drop a job that is equal to the last successful job of the key, if no attempt
+            of the key's jobs has started since.
 
     Raises:
         InvalidTask: a parameter has the wrong type, or a rule is unknown.
@@ -135,9 +135,9 @@ class Done(NamedTuple):
 
 
 class Decision(NamedTuple):
-    """The fate of a newer job: `how` it was enqueued, and its arguments if it was merged.
+    """The decision on a newer job: `how` it was enqueued, and its arguments if it was merged.
 
-    `done` is the id of the job that is still the last one of which anything was done.
+    `done` is the id of the job that is still the last successful one of the key.
     """
 
     how: Literal["inserted", "follows", "replaced", "merged", "superseded", "repeated"]
@@ -157,7 +157,7 @@ def decide(
 ) -> Decision:
     """Decide about a newer job of `task`, where `older` is the last live one of its key.
 
-    `done` is asked for where the rule drops what is repeated.
+    `done` is called only if the rule drops repeated jobs.
     """
     if older is None:
         decision = Decision("inserted")
@@ -191,7 +191,7 @@ def _between(rule: Supersede, older: str, newer: str) -> Decision:
     now = _arguments(newer)
     try:
         before = read_object(older)
-    except UnreadableRow:  # its own attempt says so
+    except UnreadableRow:  # its own attempt reports that
         return _LEFT[Redundancy.KEEP]
     left = rule.judge(before, now)
     if left is Redundancy.MERGE:
@@ -213,7 +213,7 @@ def _repeats(done: Done, task: str, args: str) -> bool:
 
 
 def _sorted(args: str) -> str | None:
-    """Return arguments as text that is equal for equal ones; None: nobody can read them."""
+    """Return arguments as text that is equal for equal ones; None: they cannot be read."""
     try:
         return json.dumps(read(args), sort_keys=True)
     except (UnreadableRow, RecursionError):

@@ -31,7 +31,7 @@ class OnConflict(StrEnum):
 
     KEEP = "keep"  # the other job stays; nothing is written
     REPLACE = "replace"  # it replaces one that waits, and is due at its own time
-    RERUN = "rerun"  # likewise, but it is due no later than the replaced one
+    RERUN = "rerun"  # as `replace`, but it is due no later than the replaced one
     ERROR = "error"  # it is refused
 
     @property
@@ -46,8 +46,7 @@ class Unique:
 
     Parameters:
         on_conflict: what happens if another job holds the key.
-        scope: the name that jobs with shared keys have in common; None: the jobs of the task in the
-            queue.
+        scope: a name that jobs with shared keys use; None: the jobs of the task in the queue.
         unique_for: seconds for which the job holds the key after it has finished; `FOREVER`: until
             it is pruned.
         debounce_limit: the maximum number of seconds by which replacing may delay the first
@@ -66,7 +65,7 @@ class Unique:
     supersede: Supersede | None = None
 
     def name(self, task: str, queue: str, key: str) -> KeyName:
-        """Return what is unique: the key within the scope, or within task and queue."""
+        """Return the unique name: the key within the scope, or within task and queue."""
         return ("", task, queue, key) if self.scope is None else (self.scope, "", "", key)
 
 

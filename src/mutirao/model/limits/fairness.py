@@ -2,12 +2,12 @@
 
 They are ordinary live jobs, but in a lane whose name begins with `FAIR_LANE_PREFIX`, and they carry
 the value. A claim from such a lane takes one job of each value, round after round, and begins with
-the value after the one that was served last. `mutirao.sql.rules.fairness` does that, and reads no
-more rows than are taken; PostgreSQL does it in its own functions.
+the value after the last served one. `mutirao.sql.rules.fairness` does that, and reads no more rows
+than it takes; PostgreSQL does it in its own functions.
 
-Where the retry policy says so (`apart`), one that is tried again is *late*: it takes no turn, but
-waits in the plain lane of its queue, by time. Of equal lanes each has every other claim; a limit
-that calls jobs calls a late one every other time. So neither side waits for all of the other.
+If the retry policy is `apart`, a retried job is *late*: it takes no turn, but waits in the plain
+lane of its queue, by time. Claims alternate between equal lanes, and a limit that calls parked jobs
+alternates between late ones and others. So neither side waits for all of the other.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -54,12 +54,12 @@ def fairness_value(args: str, by: str, whose: Whose = NOBODY) -> str:
 
 
 def is_late(lane: str, fairness: str) -> bool:
-    """Return whether a job takes no turns any more; `fairness`: the value under which it did."""
+    """Return whether a job takes no turns any more; `fairness`: the value by which it did."""
     return fairness != "" and not is_fair(lane)
 
 
 def shared(others: Sequence[T], late: Sequence[T], late_next: int) -> list[T]:
-    """Merge what waits for a limit: every other one is late, beginning with `late_next` (0, 1)."""
+    """Merge jobs that wait for a limit: every other one is late, from `late_next` (0, 1) on."""
     places = [(2 * n + late_next, one) for n, one in enumerate(others)]
     places += [(2 * n + 1 - late_next, one) for n, one in enumerate(late)]
     return [one for _, one in sorted(places, key=itemgetter(0))]

@@ -20,12 +20,12 @@ from mutirao.model.limits.whose import NOBODY, Whose, value_of
 MAX_LIMIT_NAME = 200
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000
 PROBE_EVERY = 0.02  # minimum seconds between checks for tokens
-PROVEN_ENOUGH = 1_000_000  # beyond that it is not counted what has proven to go well
-# Of a rate by the second this part may start at once, so that a claim that comes so late loses no
-# token: 50 ms.
+PROVEN_ENOUGH = 1_000_000  # starts that went well are counted up to this number
+# This part of a rate per second may start at once, so that a claim that comes late by this much,
+# 50 ms, loses no token.
 TOGETHER = 0.05
 COUNTER_KEPT_FOR = 3_600.0  # seconds that an unused counter is kept
-OWN_TASKS = "mutirao."  # how the names of our own tasks begin
+OWN_TASKS = "mutirao."  # prefix of the names of Mutirão's own tasks
 
 
 class RateTerms(NamedTuple):
@@ -38,8 +38,8 @@ class RateTerms(NamedTuple):
 def pace_of(rate: float) -> RateTerms:
     """Return the terms by which no second has more starts than `rate`, rounded up.
 
-    What may start at once is taken off what comes in a second: a long run of starts has at least
-    95 in 100 of the rate.
+    The starts at once are subtracted from the tokens of a second: over a long time, jobs start at
+    95 in 100 of the rate at least.
     """
     burst = max(1, math.ceil(rate * TOGETHER))
     return RateTerms(1 / (rate - burst + 1), burst)
@@ -66,7 +66,7 @@ class Limit:
         name: the name in listings; made of the other parameters unless given.
 
     Raises:
-        InvalidLimit: the limit would let nothing run, or contradicts itself.
+        InvalidLimit: the limit would let no job run, or contradicts itself.
     """
 
     most: int
@@ -113,7 +113,7 @@ class Rule:
     """A limit of a queue or a task, as it is stored. A pause is a rule whose `most` is 0.
 
     `key` is the only value of the argument `by` that the rule covers; None: each value separately.
-    `start` is how many may run at once at first: each that proves to go well admits one more.
+    `start` is how many may run at once at first: each job that goes well admits one more.
     """
 
     name: str
@@ -128,7 +128,7 @@ class Rule:
 
     @property
     def covers(self) -> tuple[str | None, ...]:
-        """Return what its counters count; a rule that covers something else has other counters."""
+        """Return what its counters count; rules that count something else have other counters."""
         return (self.queue, self.task, self.by, self.key, str(self.per is None))
 
     @property
@@ -142,7 +142,7 @@ class Rule:
         return self.most == 0 and self.queue is not None and self.by is None
 
     def bound(self, proven: int) -> int:
-        """Return how many may run at once, where so many have proven that it goes well."""
+        """Return how many may run at once, after this number of jobs went well."""
         return self.most if self.start is None else min(self.most, self.start + proven)
 
     def counter(self, queue: str, task: str, args: str, whose: Whose = NOBODY) -> str | None:
@@ -162,8 +162,8 @@ class LimitRecord:
     """The use of a limit, for one value of its argument (`key`; None: no job has come yet).
 
     `tokens` is the number of jobs that may start now, for a rate; `parked` is the number of jobs
-    that wait for it. `in_code` is False if the limit was declared in code and no live worker has
-    it.
+    that wait for it. `in_code` is False if the limit was declared in code and no live worker has it
+    in its code.
     """
 
     name: str
@@ -187,16 +187,16 @@ class LimitRecord:
 
     @property
     def is_left(self) -> bool:
-        """True if the code of an application declared it, and that of no live worker does.
+        """True if the code of an application declared it, and no live worker's code does.
 
-        Not the limits of tasks of our own: only workers with that part, such as `--webhooks`, have
-        them in their code, and without them deliveries would have no bound.
+        Not for limits of Mutirão's own tasks: only workers with that part, such as `--webhooks`,
+        have them in their code, and without them deliveries would have no bound.
         """
         return self.in_code is False and not (self.task or "").startswith(OWN_TASKS)
 
 
 def name_about(what: str, key: str, more: str = "") -> str:
-    """Return what a limit about one thing is called, with a digest in place of a long key."""
+    """Return the name of a limit about one thing, with a digest in place of a long key."""
     name = f"{what} {key} {more}".rstrip()
     if len(name) <= MAX_LIMIT_NAME:
         return name

@@ -1,4 +1,4 @@
-"""What limits count and turns are taken by: tenant, group, or the value of an argument."""
+"""The value that limits count and turns are taken by: tenant, group, or an argument's."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ MAX_VALUE = 200  # characters of an argument's value that are compared
 
 
 class Whose(NamedTuple):
-    """Whose job it is: options of a job by which limits count, and turns are taken, too."""
+    """Tenant and group of a job: limits and turns may count by these options, too."""
 
     tenant: str | None = None
     group: str | None = None
@@ -20,7 +20,7 @@ NOBODY = Whose()
 def value_of(args: str, by: str, whose: Whose = NOBODY) -> str:
     """Return the value of an argument as text, or else that option of the job; or else ''.
 
-    Arguments that nobody can read have no values: the attempt that reads them says so.
+    Arguments that cannot be read have no values: the attempt that reads them reports the error.
     """
     try:
         value = row_json.read(args).get(by)

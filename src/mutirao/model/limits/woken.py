@@ -13,9 +13,9 @@ class Settled(set[int]):
 
 
 class Claimed(list[Claim]):
-    """Claimed jobs, and the lanes in which others are ready, perhaps, that were not claimed.
+    """Claimed jobs, and lanes in which other jobs may be ready that were not claimed.
 
-    `again`: more may be claimed by another transaction, which locks other counters.
+    `again`: another transaction, which locks other counters, may claim more.
     """
 
     woken: tuple[Wake, ...] = ()
@@ -23,10 +23,10 @@ class Claimed(list[Claim]):
 
 
 def without(claims: list[Claim], held: Collection[int]) -> list[Claim]:
-    """Return claims but for some that are held back: others may be due behind them in their lanes.
+    """Return claims without those that are held back: others may be due behind them in their lanes.
 
-    Of many that are held back at the front of a lane one claim meets a few: whoever waited for a
-    wake-up after that would come to the others at the next poll.
+    If many are held back at the front of a lane, one claim meets only a few of them: a worker that
+    waited for a wake-up after that would find the others only at the next poll.
     """
     if not held:
         return claims
@@ -51,7 +51,7 @@ def both(some: set[int], others: set[int]) -> set[int]:
 
 
 def anywhere() -> Settled:
-    """Return a settlement of nothing by which jobs of some lane became ready."""
+    """Return a settlement of nothing, by which jobs of some lane became ready."""
     settled = Settled()
     settled.woken = (Wake(),)
     return settled

@@ -1,1 +1,1 @@
-"""What pages show beside single jobs: figures, and why a job does not run."""
+"""Values for pages besides single jobs: figures, and why a job does not run."""

@@ -1,6 +1,6 @@
-"""Figures for pages, each of which says where it may be more: counting is bounded.
+"""Figures for pages; each shows if it is only a lower bound, because counting is bounded.
 
-A cursor is the id of a job, as a text that nobody has to understand.
+A cursor is the id of a job as text; clients need not understand it.
 """
 
 import re
@@ -21,8 +21,8 @@ _CURSOR = re.compile(r"j[0-9a-f]{1,16}")
 class Page:
     """Some jobs, newest first.
 
-    `next`: the cursor of what follows; None: nothing does. `searched_all`: False if the search
-    stopped because it had looked at many; it goes on at `next`.
+    `next`: the cursor of the next page; None: there is none. `searched_all`: False if the search
+    stopped after very many jobs; it continues at `next`.
     """
 
     jobs: tuple[JobRecord, ...]
@@ -32,7 +32,7 @@ class Page:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """A number of jobs; `at_least`: there may be more, as counting stopped."""
+    """A number of jobs; `at_least`: there may be more, because counting stopped."""
 
     jobs: int
     at_least: bool = False
@@ -46,7 +46,7 @@ class QueueFigure:
     state: JobState
     jobs: int
     at_least: bool = False
-    oldest: datetime | None = None  # since when the oldest of them is, where that is known
+    oldest: datetime | None = None  # since when the oldest of them is waiting, if that is known
     counted_at: datetime | None = None
 
 
@@ -96,7 +96,7 @@ class WaitFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ErrorFigure:
-    """An error, by its class and the first line of its text, with how often it occurred."""
+    """An error, by its class and the first line of its text, with the number of occurrences."""
 
     task: str
     error_type: str | None
@@ -117,7 +117,7 @@ class ErrorFigure:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunningJob:
-    """A job that runs, and since when."""
+    """A running job, and since when it runs."""
 
     id: int
     task: str
@@ -148,6 +148,6 @@ def checked_size(size: object) -> int:
 
 
 def share(sorted_seconds: list[float], part: float) -> float:
-    """Return the value within which this part of sorted values is; 0 of none."""
+    """Return the value below which this part of sorted values is; 0 if there are none."""
     last = len(sorted_seconds) - 1
     return sorted_seconds[min(int(len(sorted_seconds) * part), last)] if last >= 0 else 0.0

@@ -1,6 +1,6 @@
-"""Why a job is not running, in words: a pure function of what the tables say of it.
+"""Explains why a job is not running: a pure function of the facts in the tables.
 
-The reasons come in the order in which they decide: what is first has to go first.
+The reasons come in the order in which they decide: the first one has to be resolved first.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -30,7 +30,7 @@ class Full:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
-    """What the tables say of a live job.
+    """The facts of a live job in the tables.
 
     `held_by`: the job that has its key. `after`: jobs of its graph, or deliveries, that come before
     it. `ahead`: the due jobs before it in its lane, at most `MOST_AHEAD`. `carried`: its doorbell
@@ -47,7 +47,7 @@ class Standing:
     worker: int | None = None
     cancelling: bool = False
     carried: bool = False
-    paused: tuple[str, ...] = ()  # limits that let nothing of its queue or task start
+    paused: tuple[str, ...] = ()  # limits that stop all jobs of its queue or task
     full: Full | None = None
     held_by: int | None = None
     after: tuple[int, ...] = ()
@@ -55,7 +55,7 @@ class Standing:
 
 
 class ReasonKind(StrEnum):
-    """Why a job is not running; pages say it in the reader's language, with the reason's facts."""
+    """Why a job is not running; pages translate it, with the reason's facts."""
 
     ENDED = "ended"
     RUNNING = "running"
@@ -76,9 +76,9 @@ class ReasonKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """One reason: its kind, a sentence in English, and what it names.
+    """One reason: its kind, a sentence in English, and the names in it.
 
-    `brief`: the sentence without what it says of other jobs; empty if it says nothing of them.
+    `brief`: the sentence without facts about other jobs; empty if there are none.
     """
 
     kind: ReasonKind
@@ -88,17 +88,17 @@ class Reason:
 
     @property
     def is_of_others(self) -> bool:
-        """Whether it says something of other jobs."""
+        """Whether it mentions other jobs."""
         return bool(self.brief)
 
 
 def explain(job: Standing, workers: Sequence[WorkerRecord], now: datetime) -> tuple[Reason, ...]:
-    """Return why a live job does not run, what decides most first; or that it runs.
+    """Return why a live job does not run, the most decisive reason first; or that it runs.
 
     Parameters:
-        job: what the tables say of it.
+        job: its facts in the tables.
         workers: all that are registered.
-        now: the moment of both.
+        now: the time of both.
     """
     if job.state is JobState.RUNNING:
         text = f"it runs, at worker {job.worker}"

@@ -181,7 +181,7 @@ Amend = Callable[[ScheduleFacts], Amendment]
 
 
 class TickResult(NamedTuple):
-    """What became of a due schedule: what was written, or the error because of which nothing was.
+    """The result of a due schedule: what was written, or the error because of which nothing was.
 
     `state` is None if there was an error.
     """

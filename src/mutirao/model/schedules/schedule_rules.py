@@ -184,7 +184,7 @@ def fingerprint(schedule: Schedule) -> str:
 
 
 def _said(value: Any) -> dict[str, Any]:
-    """Return the fields that differ from their defaults; so a new field changes no hash."""
+    """Return the fields that differ from their defaults, so that a new field changes no hash."""
     return {
         each.name: getattr(value, each.name)
         for each in fields(value)

@@ -1,8 +1,8 @@
 """The token of a schedule that a broker keeps, and the rules of its steps. Pure.
 
 A schedule by broker alone is one message, its token, in a queue of its own. Each step is the same
-token with a higher serial number: whoever sees two of them keeps the higher one. So a step that was
-written twice, or whose predecessor comes back after a crash, makes no second loop.
+token with a higher serial number: a worker that sees two of them keeps the higher one. So a step
+that was written twice, or whose predecessor comes back after a crash, starts no second loop.
 """
 
 import json
@@ -20,7 +20,7 @@ from mutirao.model.schedules.schedule import CatchUp, Overlap, Schedule
 from mutirao.model.schedules.schedule_rules import fingerprint, job_of
 
 ENDED = "it has no more ticks"
-LATEST = 32_503_680_000.0  # the year 3000, in seconds: what is to tick later was not put by us
+LATEST = 32_503_680_000.0  # the year 3000, in seconds: a later tick is not Mutirão's
 _KINDS: Mapping[type | UnionType, Sequence[str]] = {
     str: ("timing",),
     int: ("serial", "phase", "attempt", "lost"),
@@ -41,12 +41,13 @@ class Token:
             Seconds since 1970.
         attempt: the number of the attempt at this phase, from 1.
         lost: how many workers in a row vanished while they ran it.
-        holder: who runs it; None while it waits.
-        stopped: why it does not go on; None while it does.
+        holder: the worker that runs it; None while it waits.
+        stopped: why it has stopped; None while it continues.
         notes: headers that an attempt has left for the next one.
         timing: the fingerprint of the schedule by which it was planned.
-        starts: an order to go on, for a token that has stopped; it is no step itself.
-        asks: a question to whoever holds the token, and by which name to answer; no step, either.
+        starts: an order to continue, for a token that has stopped; it is no step itself.
+        asks: a question to the worker that holds the token, with the name for the answer; no step,
+            either.
     """
 
     loop: str
@@ -65,10 +66,10 @@ class Token:
 
     @classmethod
     def of(cls, body: bytes) -> Self:
-        """Return the token that a message is.
+        """Return the token in a message.
 
         Raises:
-            ValueError: it is none.
+            ValueError: it is no token.
         """
         try:
             token = cls(**json.loads(body))
@@ -80,7 +81,7 @@ class Token:
         return token
 
     def _check(self) -> None:
-        """Raise TypeError if something is of another type."""
+        """Raise TypeError if a value has another type."""
         for kind, names in _KINDS.items():
             for name in names:
                 if not isinstance(getattr(self, name), kind):
@@ -106,7 +107,7 @@ class Token:
 
 
 def check_kept(schedule: Schedule) -> None:
-    """Raise InvalidSchedule if a schedule has what only a database can keep."""
+    """Raise InvalidSchedule if a schedule has an option that only a database can keep."""
     unfit = {
         "catch_up='all'": schedule.catch_up is CatchUp.ALL,
         "pause_after": schedule.pause_after is not None,
@@ -119,15 +120,15 @@ def check_kept(schedule: Schedule) -> None:
 
 
 def seeded(schedule: Schedule, now: datetime) -> Token:
-    """Return the first token of a schedule; any other one of it counts for more."""
+    """Return the first token of a schedule; any other token of it is higher."""
     blank = Token(loop=uuid4().hex, tick=now.timestamp(), due=now.timestamp())
     return _planned(blank, schedule, next_tick(schedule, now), now)
 
 
 def replanned(token: Token, schedule: Schedule, now: datetime) -> Token:
-    """Return a token as a changed schedule has it: not later than it was planned.
+    """Return a token for a changed schedule: not later than it was planned.
 
-    One that has run out of ticks may have new ones; what a phase has stopped stays so.
+    A token that has run out of ticks may have new ones; one that a phase has stopped stays so.
     """
     if token.timing == fingerprint(schedule) or token.stopped not in (None, ENDED):
         return token
@@ -138,7 +139,7 @@ def replanned(token: Token, schedule: Schedule, now: datetime) -> Token:
 
 
 def begun(token: Token, holder: str) -> Token:
-    """Return the token of a phase that is about to run; the worker before may have vanished."""
+    """Return the token of a phase that is about to run; the previous worker may have vanished."""
     lost = token.lost + (token.holder is not None)
     return replace(token, holder=holder, lost=lost)
 
@@ -154,23 +155,23 @@ def succeeded(token: Token, schedule: Schedule, now: datetime) -> Token:
 def again(
     token: Token, attempt: int, lost: int, notes: Mapping[str, Header], due: datetime
 ) -> Token:
-    """Return the token of a phase that comes again."""
+    """Return the token of a phase that is to run again."""
     moment, kept = due.timestamp(), dict(notes)
     return replace(token, holder=None, attempt=attempt, lost=lost, notes=kept, due=moment)
 
 
 def stopped(token: Token, reason: str) -> Token:
-    """Return a token that does not go on."""
+    """Return a token that has stopped."""
     return replace(token, holder=None, stopped=reason)
 
 
 def started(token: Token, schedule: Schedule, now: datetime) -> Token:
-    """Return a stopped token that goes on, with a new loop: phases count from the first again."""
+    """Return a stopped token that continues, with a new loop: phases count from the first again."""
     return replace(seeded(schedule, now), serial=token.serial)
 
 
 def _next(schedule: Schedule, tick: datetime, now: datetime) -> datetime | None:
-    """Return the tick after a phase: on time whatever it took, or counted from its end."""
+    """Return the tick after a phase: on time however long it took, or counted from its end."""
     if schedule.overlap is Overlap.AFTER:
         return next_tick(schedule, now)
     found = next_tick(schedule, tick)

@@ -1,7 +1,7 @@
-"""What a subscription asks of a publication's payload: data that is compared, never code.
+"""Filters that subscriptions have for a publication's payload: compared data, never code.
 
-`{"status": "paid", "ship_to.country": {"in": ["BR", "PT"]}, "coupon": {"exists": false}}`: each
-field has to be as is said, and all of them have to be.
+`{"status": "paid", "ship_to.country": {"in": ["BR", "PT"]}, "coupon": {"exists": false}}`: every
+field has to match.
 """
 
 import hashlib
@@ -22,8 +22,8 @@ _MISSING = object()
 def check_filter(given: object) -> dict[str, Any]:
     """Return a filter; raise InvalidSubscription if it cannot be one.
 
-    A field is a name, or several with dots between them: the way into objects. What is said of it
-    is a value that it equals, `{"in": [values]}` or `{"exists": true}` (or false). Values are text,
+    A field is a name, or several with dots between them: the way into objects. Its condition is a
+    value that it equals, `{"in": [values]}` or `{"exists": true}` (or false). Values are text,
     numbers, true, false and null.
     """
     if not isinstance(given, Mapping) or not given:
@@ -42,12 +42,12 @@ def check_filter(given: object) -> dict[str, Any]:
 
 
 def matches(filter: Mapping[str, Any], payload: object) -> bool:
-    """Return whether a payload is as a filter asks."""
+    """Return whether a payload matches a filter."""
     return all(_is_as_asked(_found(payload, field), asked) for field, asked in filter.items())
 
 
 def check_field(field: object, of: str = "the filter") -> None:
-    """Raise InvalidSubscription for what is no way to a field of a payload."""
+    """Raise InvalidSubscription for a text that cannot name a field of a payload."""
     if not isinstance(field, str) or not all(field.split(".")):
         raise InvalidSubscription(
             f"{of} has a field {field!r:.200}; give a name, or several with dots between them"
@@ -55,9 +55,10 @@ def check_field(field: object, of: str = "the filter") -> None:
 
 
 def value_at(payload: object, field: str) -> str:
-    """Return what a payload has in a field, as text by which it is distinguished; empty: nothing.
+    """Return the value of a payload's field, as text that distinguishes it; empty: no value.
 
-    Text of at most 200 characters, as keys are; a digest of what is longer, or cannot be a key.
+    Text of at most 200 characters, as keys are; a digest for longer ones, or those that cannot be a
+    key.
     """
     found = _found(payload, field)
     if found is _MISSING or found is None:
@@ -71,7 +72,7 @@ def value_at(payload: object, field: str) -> str:
 
 
 def first_names(filter: Mapping[str, Any]) -> set[str]:
-    """Return the names of the payload's own fields that a filter asks about."""
+    """Return the names of the payload's own fields that a filter tests."""
     return {field.partition(".")[0] for field in filter}
 
 

@@ -1,4 +1,4 @@
-"""Subscriptions: who receives what is published, and by which job."""
+"""Subscriptions: which jobs receive the publications of a topic."""
 
 import json
 from collections.abc import Mapping
@@ -27,10 +27,10 @@ class SubscriptionOrigin(StrEnum):
 
 
 class WhenDead(StrEnum):
-    """What becomes of a key's later deliveries, where one of them is dead."""
+    """What happens to later deliveries of a key, if one of them is dead."""
 
     STOP = "stop"  # they wait until it is redriven, and that one has ended
-    CONTINUE = "continue"  # they go on
+    CONTINUE = "continue"  # they are delivered
 
 
 class SubscriptionKind(StrEnum):
@@ -49,13 +49,13 @@ class Subscription:
         topic: a topic, or a pattern: `order.*` is each topic that begins with `order.`, `*` is any.
         job: what is enqueued, without arguments.
         tenant, group: only what is published for them; None: for any, and for none.
-        filter: only what has such fields; see `mutirao.model.topics.payload_filter`.
+        filter: only publications with such fields; see `mutirao.model.topics.payload_filter`.
         kind: what its jobs do.
-        key: the field of what is published whose equal values have one delivery at a time, as
-            `job.unique` says.
+        key: the field of publications whose equal values have one delivery at a time, by the
+            options in `job.unique`.
         limits: how many of its deliveries run at once, or start in a period.
-        order_by: the field of what is published whose equal values are delivered one after another.
-        when_dead: what becomes of the later ones where one is dead; None without `order_by`.
+        order_by: the field of publications whose equal values are delivered one after another.
+        when_dead: what happens to the later ones if one is dead; None without `order_by`.
         retry: seconds between the attempts of a delivery, as many as `job.max_attempts` less one;
             None: those of its task.
     """
@@ -75,14 +75,14 @@ class Subscription:
 
     @property
     def fingerprint(self) -> str:
-        """What it says, as text."""
+        """Its options, as text."""
         said = {name: getattr(self, name) for name in _SAID}
         said |= {} if self.retry is None else {"retry": self.retry}
         return json.dumps([self.topic, job_options(self.job), said], sort_keys=True, default=list)
 
     @property
     def rules(self) -> dict[str, Rule | None]:
-        """Its own limits by their names, None where it has none: at once, and in a period."""
+        """Its own limits by their names, None for a missing one: at once, and in a period."""
         rules: dict[str, Rule | None] = dict.fromkeys(limit_names(self.id))
         for each in self.limits:
             name = limit_names(self.id)[each.per is not None]
@@ -102,10 +102,10 @@ class SubscriptionRecord:
     """A subscription as people see it; the fields are columns of its view.
 
     `waiting` and `running` count its deliveries that have not ended; `lag` is the seconds since the
-    first of them was published. `stopped` counts the keys of which a dead one stops the others.
-    `in_code` is False if it was declared in code and no live worker has confirmed it lately; None
-    if it was not declared in code. `unfit` is no column: it says why no delivery can be made, if
-    somebody has changed the row by hand.
+    first of them was published. `stopped` counts the keys in which a dead delivery stops the
+    others. `in_code` is False if it was declared in code and no live worker has confirmed it
+    lately; None if it was not declared in code. `unfit` is no column: it is the reason why no
+    delivery can be made, if the row was changed by hand.
     """
 
     id: str
@@ -136,13 +136,13 @@ class SubscriptionRecord:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Replay:
-    """What a subscription is to receive again, or for the first time.
+    """The publications that a subscription receives again, or for the first time.
 
     Parameters:
         subscription: its id.
-        topic: only what was published on this topic; None: on all that it receives.
-        since, until: only what was published from this moment on, and before that one.
-        missing: only what it has no delivery of.
+        topic: only publications on this topic; None: on all that it receives.
+        since, until: only publications from this moment on, and before that one.
+        missing: only publications of which it has no delivery.
     """
 
     subscription: str
@@ -153,14 +153,14 @@ class Replay:
 
 
 class Replayed(NamedTuple):
-    """What one part of a replay came to: how many deliveries, and up to which publication."""
+    """The result of one part of a replay: how many deliveries, and up to which publication."""
 
     deliveries: int
     last: int | None  # None: there are no more
 
 
 def job_options(job: NewJob) -> Mapping[str, Any]:
-    """Return what a job is asked to be, without what is as usual."""
+    """Return the options of a job that differ from the usual ones."""
     asked = {each.name: getattr(job, each.name) for each in fields(job) if each.compare}
     if job.unique is not None:
         asked["unique"] = _said_of(job.unique)
@@ -168,13 +168,13 @@ def job_options(job: NewJob) -> Mapping[str, Any]:
 
 
 def _said_of(unique: Unique) -> dict[str, Any]:
-    """Return the options of a key as JSON has them."""
+    """Return the options of a key in JSON form."""
     said = {name: value for name, value in asdict(unique).items() if value is not None}
     return said | ({"unique_for": "forever"} if unique.unique_for == FOREVER else {})
 
 
 def unique_of(said: Mapping[str, Any]) -> Unique:
-    """Return the options of a key that were said as JSON."""
+    """Return the options of a key from their JSON form."""
     given = dict(said)
     given["on_conflict"] = OnConflict(given["on_conflict"])
     if given.get("unique_for") == "forever":
@@ -189,5 +189,5 @@ def scope_of(id: str) -> str:
 
 
 def limit_names(id: str) -> tuple[str, str]:
-    """Return what the limits of a subscription are called: at once, and in a period."""
+    """Return the names of the limits of a subscription: at once, and in a period."""
     return name_about("subscription", id), name_about("subscription", id, "rate")

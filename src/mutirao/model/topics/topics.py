@@ -1,4 +1,4 @@
-"""Topics: what is published once is delivered once for each subscription.
+"""Topics: an event that is published once is delivered once for each subscription.
 
 A publication is a job of its topic's task, and a delivery is a job of the subscription's task: so
 both have attempts, retries, history and views like any other. `Event` is what a subscriber receives
@@ -15,7 +15,7 @@ MAX_TOPIC = 150
 TOPIC_TASK = "topic:"  # begins the names of tasks whose jobs are publications
 ANY = "*"  # ends a pattern
 
-# The keys in a delivery's metadata. A hint: whether it is one, `mutirao_delivery` says.
+# The keys in a delivery's metadata. A hint: the table `mutirao_delivery` decides whether it is one.
 PUBLICATION, SUBSCRIPTION = "publication", "subscription"
 RETRY = "retry"  # an argument of deliveries, after `SUBSCRIPTION`: the waits between their attempts
 
@@ -24,15 +24,15 @@ _NAME = re.compile(r"[\w-]+(\.[\w-]+)*", re.ASCII)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What was published, as a subscriber receives it, injected by annotation: `event: Event`.
+    """A publication, as a subscriber receives it, injected by annotation: `event: Event`.
 
     Parameters:
         id: the publication's id, the same for all subscriptions and attempts.
-        topic: what it was published on.
+        topic: the topic on which it was published.
         subscription: the id of the subscription that this delivery is for.
         published_at: when it was published, by the database's clock.
         attempt: which attempt of this delivery it is, from 1.
-        tenant, group: whose it is, as the publisher said.
+        tenant, group: those that the publisher gave.
     """
 
     id: int
@@ -65,7 +65,7 @@ def check_topic(topic: object) -> str:
 
 
 def check_pattern(pattern: object) -> str:
-    """Return what a subscription is to: a topic or a pattern; raise InvalidTopic for others."""
+    """Return a topic or a pattern for a subscription; raise InvalidTopic for other values."""
     if pattern == ANY:
         return ANY
     if isinstance(pattern, str) and ANY in pattern:
@@ -85,10 +85,10 @@ def receives(pattern: str, topic: str) -> bool:
 
 
 def patterns_of(topic: str) -> tuple[str, ...]:
-    """Return all that a subscription may be to in order to receive a topic.
+    """Return the topic and patterns of all subscriptions that receive a topic.
 
-    The topic itself, and each pattern that matches it: so the database finds subscriptions by
-    equality, with an index.
+    These are the topic itself, and each pattern that matches it: so the database finds
+    subscriptions by equality, with an index.
     """
     words = topic.split(".")
     beginnings = (".".join(words[:n]) for n in range(1, len(words)))

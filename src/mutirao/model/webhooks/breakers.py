@@ -1,8 +1,8 @@
-"""Breakers: when nothing is sent any more to an endpoint or a host that only fails, and when again.
+"""Breakers: stop deliveries to an endpoint or a host that only fails, and start them again.
 
-Pure decisions over a row of `mutirao_breaker`, which the fleet shares. A row is there only while
-something fails: whoever succeeds removes it. What is open holds deliveries by a limit of 0; half
-open, by a limit of 1, whose delivery is the probe.
+Pure decisions over a row of `mutirao_breaker`, which the fleet shares. A row exists only while
+deliveries fail: a success removes it. An open breaker holds deliveries by a limit of 0; a half-open
+one by a limit of 1, whose delivery is the probe.
 """
 
 import random
@@ -27,15 +27,15 @@ class BreakerState(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BreakerTerms:
-    """When breakers open, and what follows. Lengths of time are in seconds.
+    """When breakers open, and how long. Durations are in seconds.
 
     Parameters:
-        failures: in a row, after which that of an endpoint opens; that of a host after twice as
-            many without any answer, so that one endpoint alone does not stop its neighbours.
-        window: in which they have to come.
+        failures: in a row, after which the breaker of an endpoint opens; that of a host opens after
+            twice as many without any answer, so that one endpoint does not stop its neighbours.
+        window: the time within which they have to come.
         first_wait: until the first probe; each one that fails doubles it.
         longest_wait: between two probes.
-        disable_after: for which an endpoint has only failed when it is disabled.
+        disable_after: how long an endpoint has only failed when it is disabled.
     """
 
     failures: int = 10
@@ -46,7 +46,7 @@ class BreakerTerms:
 
 
 class BreakerName(NamedTuple):
-    """Whose breaker: `kind` is `endpoint` or `host`, `key` its id or name."""
+    """The name of a breaker: `kind` is `endpoint` or `host`, `key` its id or name."""
 
     kind: str
     key: str
@@ -54,9 +54,9 @@ class BreakerName(NamedTuple):
 
 @dataclass(slots=True)
 class Tally:
-    """What came of deliveries to one endpoint or host since it was last judged.
+    """The results of deliveries to one endpoint or host since the last decision.
 
-    `hold`: seconds that the server asked to be left alone for, if it did.
+    `hold`: seconds for which the server asked to receive nothing, if it did.
     """
 
     succeeded: int = 0
@@ -79,10 +79,10 @@ class Breaker:
 
 
 class BreakerVerdict(NamedTuple):
-    """What becomes of a breaker: the row (None: there is none), and what else is to be done.
+    """The decision about a breaker: its row (None: there is none), and further actions.
 
-    `wait`: it opens, for so many seconds. `closes`: what it held goes out. `disable`: the endpoint
-    has failed for too long.
+    `wait`: it opens, for this many seconds. `closes`: the held deliveries go out. `disable`: the
+    endpoint has failed for too long.
     """
 
     row: Breaker | None
@@ -92,7 +92,7 @@ class BreakerVerdict(NamedTuple):
 
     @property
     def acts(self) -> bool:
-        """Whether more is to be done than to write the row."""
+        """Whether more has to be done than to write the row."""
         return self.wait is not None or self.closes or self.disable
 
 
@@ -104,9 +104,9 @@ def judge(
     now: datetime,
     spread: Callable[[float, float], float] = random.uniform,
 ) -> BreakerVerdict:
-    """Return what becomes of a breaker after what a tally counts.
+    """Return the decision about a breaker after the results of a tally.
 
-    `spread` draws between two numbers: fleets and peers should not meet again at one moment.
+    `spread` draws between two numbers: fleets and peers should not meet again at the same moment.
     """
     if tally.hold is not None:
         return _held(row, name, tally.hold, now)
@@ -138,7 +138,7 @@ def half_open(row: Breaker, now: datetime) -> Breaker | None:
 
 
 def _held(row: Breaker | None, name: BreakerName, hold: float, now: datetime) -> BreakerVerdict:
-    """Open for as long as the server asks, which is no failure."""
+    """Open for as long as the server asks; that is no failure."""
     before = row or Breaker(kind=name.kind, key=name.key, counted_from=now, failing_since=None)
     if before.state is BreakerState.OPEN:
         return BreakerVerdict(before)

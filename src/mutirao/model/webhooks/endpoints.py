@@ -1,6 +1,6 @@
-"""Endpoints: where webhooks go. A row each, whose deliveries are jobs of `mutirao.webhook`.
+"""Endpoints: where webhooks go. Each is a row, and its deliveries are jobs of `mutirao.webhook`.
 
-`Endpoint` is what somebody asks for, checked; `EndpointRecord` is what people see of it, without
+`Endpoint` is a request for one, checked; `EndpointRecord` is what people see of it, without
 secrets.
 """
 
@@ -56,7 +56,7 @@ Body = Literal["event", "payload"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Endpoint:
-    """An endpoint, as somebody asks for it. Its repr has neither headers nor secrets.
+    """A request for an endpoint. Its repr has neither headers nor secrets.
 
     Parameters:
         id: its name, which is the key: 1 to 100 letters, digits, `_` and `-`.
@@ -77,8 +77,8 @@ class Endpoint:
         concurrency: deliveries at once, in the whole fleet; less than the 50 that any has.
         tenant, group: only what is published for them; None: for any, and for none.
         filter: only publications with such fields.
-        order_by: the field of what is published whose equal values are delivered one after another.
-        when_dead: what becomes of the later ones where one is dead; None without `order_by`.
+        order_by: the field of publications whose equal values are delivered one after another.
+        when_dead: what happens to the later ones if one is dead; None without `order_by`.
         retry: seconds between the attempts, of which there is one more; None: those that Standard
             Webhooks advises.
 
@@ -143,14 +143,14 @@ class Endpoint:
 
     @property
     def host(self) -> str:
-        """The host of its URL, without the port: what breakers of hosts go by."""
+        """The host of its URL, without the port: breakers of hosts use it."""
         return host_of(self.url)[:MAX_VALUE]
 
     @property
     def rules(self) -> dict[str, Rule | None]:
-        """Its own limits by their names, None where it has none: of deliveries at once, of a rate.
+        """Its own limits by their names, None for a missing one: of deliveries at once, of a rate.
 
-        Besides `USUAL_CONCURRENCY`, which all have.
+        They are in addition to `USUAL_CONCURRENCY`, which all have.
         """
         most, rate = self.concurrency, self.rate
         names = limit_name("endpoint", self.id), limit_name("endpoint", self.id, "rate")
@@ -162,7 +162,7 @@ class Endpoint:
         return {names[0]: slots, names[1]: pace}
 
     def _check_order(self) -> None:
-        """Check the order, and say what a dead delivery does to those after it."""
+        """Check the order; set what a dead delivery does to later ones."""
         if self.order_by is None and self.when_dead is None:
             return
         if self.order_by is None:
@@ -208,7 +208,7 @@ class EndpointRecord:
 
     `held`: deliveries that wait for a limit, a pause or a breaker. `breaker`: `closed`, `open` or
     `half_open`. `signed`: how: `standard`, a signer's name, or None. `previous_until`:
-    until when the previous secret signs as well; None: there is none. `last_failure`: what came of
+    until when the previous secret signs as well; None: there is none. `last_failure`: the result of
     the last attempt that failed, however long ago. The URL is shown by its host.
     """
 
@@ -247,7 +247,7 @@ class EndpointRecord:
 
 
 class UnreadableEndpoint(NamedTuple):
-    """An endpoint whose row was changed by hand so that nothing can be sent."""
+    """An endpoint whose row was changed by hand, so that nothing can be sent."""
 
     id: str
     reason: str
@@ -277,12 +277,12 @@ def without_secret(ids: Sequence[str]) -> InvalidEndpoint:
 
 
 def limit_name(kind: str, key: str, what: str = "") -> str:
-    """Return what a limit of an endpoint or a host is called."""
+    """Return the name of a limit of an endpoint or a host."""
     return name_about(f"webhook {kind}", key, what)
 
 
 def limits_of(id: str) -> tuple[str, ...]:
-    """Return what the limits of an endpoint are called: its own ones, and those that hold it."""
+    """Return the names of the limits of an endpoint: its own ones, and those that hold it."""
     return tuple(limit_name("endpoint", id, what) for what in ("", "rate", "pause", "breaker"))
 
 

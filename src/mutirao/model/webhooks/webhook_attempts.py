@@ -1,4 +1,4 @@
-"""What is kept of each attempt to deliver a webhook, and the settings of who sends them."""
+"""The record of each attempt to deliver a webhook, and the settings of workers that send them."""
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
@@ -17,18 +17,18 @@ class WebhookAttempt:
     """One attempt; the fields are columns of `mutirao_webhook_attempt`, but for the last two.
 
     Parameters:
-        job, run: of which job, in which run.
+        job, run: the job and its run.
         endpoint, host: where it went.
         status: of the answer; None if there was none.
         milliseconds: how long it took.
         failure: the class of the error, if there was no whole answer.
-        detail: its words.
+        detail: the text of the error.
         body: the first 16 kB of the answer, as text.
         truncated: whether there was more.
-        address: that was connected to.
-        request_headers: what was sent, `***` for what may be secret.
+        address: the address of the connection.
+        request_headers: the sent ones, `***` for values that may be secret.
         ok: whether it counts as a success.
-        hold: seconds for which the server asked to be left alone; None if it did not.
+        hold: seconds for which the server asked to receive nothing; None if it did not.
     """
 
     job: int
@@ -48,22 +48,22 @@ class WebhookAttempt:
 
     @property
     def summary(self) -> str:
-        """What came of it, in a line."""
+        """Its result, in a line."""
         if self.failure is None:
             return f"answered {self.status}"
         return f"{self.failure}: {self.detail}"[:LONGEST_SUMMARY]
 
     @property
     def answered(self) -> bool:
-        """Whether the host has said anything whole, be it an error; or was not asked at all."""
+        """Whether the host gave a whole answer, even an error; or was not asked at all."""
         return self.failure in (None, "unsafe")
 
 
 class Recorded(NamedTuple):
-    """What came of writing attempts.
+    """The result of writing attempts.
 
     `acted`: whether a breaker has opened or closed, or an endpoint was disabled. `settled`: the
-    jobs that were completed, a `Settled` where that made others ready.
+    jobs that were completed, a `Settled` if that made others ready.
     """
 
     acted: bool
@@ -75,12 +75,13 @@ class WebhookSettings:
     """How a worker delivers webhooks.
 
     Parameters:
-        schemes: of `https` and `http`, which URLs may have.
-        ports: that may be called.
-        networks: that are delivered to although they are not public, such as `10.1.0.0/16`.
+        schemes: of `https` and `http`, those that URLs may have.
+        ports: the ports that may be called.
+        networks: networks that may be called although they are not public, such as `10.1.0.0/16`.
         ca: a file of certificates to trust besides the system's; None: only those.
-        connections: open at most, to all servers in sum. Those beyond the worker's slots are for
-            what waits for silent servers, and leaves its slots to others meanwhile.
+        connections: the maximum of open ones, to all servers in sum. Those beyond the worker's
+            slots are for attempts that wait for silent servers, and lend their slots to others
+            meanwhile.
         breakers: when deliveries to an endpoint or host are held.
     """
 
@@ -88,7 +89,7 @@ class WebhookSettings:
     ports: Collection[int] = (80, 443)
     networks: Collection[str] = ()
     ca: str | None = None
-    connections: int = 250  # more than slots: who waits for one may run out of time
+    connections: int = 250  # more than slots: an attempt that waits for one may time out
     breakers: BreakerTerms = field(default_factory=BreakerTerms)
 
     def __post_init__(self) -> None:

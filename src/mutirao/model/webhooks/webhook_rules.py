@@ -1,4 +1,4 @@
-"""What a webhook may be, as far as that needs no network: method, headers, URL and secret.
+"""Checks of a webhook that need no network: method, headers, URL and secret.
 
 Checked where an endpoint is put, and again where a request is made.
 """
@@ -15,7 +15,7 @@ METHODS = ("POST", "PUT", "PATCH", "GET", "DELETE")
 MOST_REDIRECTS = 5
 LONGEST_VALUE = 8_192  # characters of a header
 LONGEST_URL = 2_048
-# These say how the request is framed, and to whom it goes.
+# These describe how the request is framed, and to which server it goes.
 FRAMING = {
     *("host", "content-length", "transfer-encoding", "connection", "keep-alive", "te", "trailer"),
     *("upgrade", "expect", "accept-encoding", "proxy-authorization", "proxy-connection"),
@@ -43,7 +43,7 @@ _SEEN = re.compile(rf"[!-~]{{1,{LONGEST_URL}}}")
 def host_of(url: object) -> str:
     """Return the host in the URL of an endpoint, in lower case and without its port.
 
-    Whether it is called, the guard of a worker decides when it is.
+    The guard of a worker decides at each delivery whether it is called.
 
     Raises:
         InvalidEndpoint: it is no `http` or `https` URL with a host.
@@ -59,13 +59,13 @@ def host_of(url: object) -> str:
 
 
 def shown_url(url: object) -> str:
-    """Return a URL as far as it may be shown: what follows a `?` may be a secret."""
+    """Return the part of a URL that may be shown: what follows a `?` may be a secret."""
     address, question, _ = without_password(url)[:255].partition("?")
     return address + ("?…" if question else "")
 
 
 def check_method(method: object) -> str:
-    """Return a method in capitals; raise InvalidEndpoint if webhooks have none of that name."""
+    """Return a method in capitals; raise InvalidEndpoint if webhooks cannot use it."""
     known = method.upper() if isinstance(method, str) else method
     if known not in METHODS:
         raise InvalidEndpoint(f"the method is {method!r}; expected one of {METHODS}")
@@ -79,8 +79,8 @@ def check_headers(headers: Mapping[str, str], ours: Collection[str] = OURS) -> N
         ours: names, in small letters, that only the sender sets.
 
     Raises:
-        InvalidEndpoint: a name or value that HTTP does not have (line breaks, control
-            characters, beyond ASCII), a name that is there twice, or one that we set.
+        InvalidEndpoint: a name or value that HTTP does not allow (line breaks, control
+            characters, beyond ASCII), a name that occurs twice, or one that the sender sets.
     """
     if not isinstance(headers, Mapping):
         raise InvalidEndpoint(
@@ -133,7 +133,7 @@ def secret_parts(text: object) -> tuple[str, bytes]:
 
 
 def how_to_get(prefix: str) -> str:
-    """Return what to do to get a secret of this kind."""
+    """Return how to get a secret of this kind."""
     return _HOW[prefix]
 
 
@@ -152,7 +152,7 @@ def _decoded(prefix: str, text: str) -> bytes:
     try:
         return base64.b64decode(padded, validate=True)
     except (binascii.Error, ValueError):
-        # The error, and what it came from, would show the secret in a traceback with locals.
+        # The error, and its cause, would show the secret in a traceback with locals.
         raise InvalidSecret(f"what follows {prefix} is not base64; {_HOW[prefix]}") from None
 
 

@@ -1,1 +1,1 @@
-"""Engines, pools and time limits: the way of statements to a database."""
+"""Engines, pools and time limits: how statements reach a database."""

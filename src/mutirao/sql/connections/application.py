@@ -1,4 +1,4 @@
-"""Opens connections of our own the way an application's engine opens its connections.
+"""Opens the store's connections the way an application's engine opens its connections.
 
 The pools are separate. Otherwise the application's requests would wait for our workers, and they
 for those; and our settings of a connection (autocommit, prepared statements, no reset on return)
@@ -64,7 +64,7 @@ class Application:
         parameters.update(theirs)
 
     def connect(self, dialect: Any, record: Any, args: Any, parameters: dict[str, Any]) -> Any:
-        """Open a connection as the engine does, for the dialect of an engine of ours."""
+        """Open a connection as the engine does, for the dialect of one of the store's engines."""
         if self._arguments() is None:
             pool: Any = self._engine.pool
             return pool._invoke_creator(record)
@@ -75,7 +75,7 @@ class Application:
         return dialect.connect(*args, **parameters)
 
     def prepare(self, connection: Any, record: Any) -> None:
-        """Do with a new connection of ours what the application does with one of its own."""
+        """Set up a new connection as the application sets up its own."""
         for listener in _own(self._engine.pool.dispatch.connect):
             listener(connection, record)
 

@@ -128,7 +128,7 @@ def _engine(
 
 
 class _Savepoints:
-    """The open savepoints, which stand for transactions; the last one begun ends first."""
+    """The open savepoints, which replace transactions; the last one begun ends first."""
 
     def __init__(self) -> None:
         self._open: list[str] = []

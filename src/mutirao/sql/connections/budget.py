@@ -87,7 +87,7 @@ class Budget:
             return True
 
     def wait(self) -> "Future[None]":
-        """Return a future that is done when a connection was taken; who gives up cancels it."""
+        """Return a future that is done when a connection was taken; cancel it to give up."""
         future: Future[None] = Future()
         with self._lock:
             if self._free > 0:
@@ -98,7 +98,7 @@ class Budget:
         return future
 
     def give_back(self) -> None:
-        """Give a connection back: to who has waited longest, or to all."""
+        """Give a connection back: to the caller that has waited longest, or to all."""
         with self._lock:
             while self._waiting:
                 first = self._waiting.popleft()
@@ -108,7 +108,7 @@ class Budget:
             self._free += 1
 
     def give_up(self, future: "Future[None]") -> None:
-        """Wait no more; give back what came meanwhile."""
+        """Stop waiting; give back connections that came meanwhile."""
         if not future.cancel():
             self.give_back()
 

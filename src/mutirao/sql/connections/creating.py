@@ -1,4 +1,4 @@
-"""Creates our SQLAlchemy engines: their pools and their options."""
+"""Creates the store's SQLAlchemy engines: their pools and their options."""
 
 from typing import Any
 

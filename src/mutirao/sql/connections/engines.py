@@ -1,4 +1,4 @@
-"""Our SQLAlchemy engines for a URL, or beside an application's engine, created on first use.
+"""The store's SQLAlchemy engines: for a URL, or beside an application's engine; created on use.
 
 There are synchronous ones, and some for each event loop.
 
@@ -373,13 +373,13 @@ class Engines:
         return dialect.connect(*args, **parameters)
 
     def _described(self) -> str:
-        """Return what has no other form, for an error's message."""
+        """Return the driver or engine that lacks the other form, for an error's message."""
         if self._application is None or self._drivers in self._connecting.schemes.values():
             return self.given.drivername
         return "the application's engine, which opens connections with a creator of its own,"
 
     def _pools_of_transactions(self) -> Iterator[Pool]:
-        """Yield the pools, with all connections in them that nobody has borrowed."""
+        """Yield the pools, with all unused connections in them."""
         spares, engines = [self._spare], list(self._sync.items())
         with suppress(RuntimeError):  # no event loop runs in this thread
             loop = asyncio.get_running_loop()

@@ -76,7 +76,7 @@ def _in_transaction(engine: Engine, body: Body[P, R], *args: P.args, **kwargs: P
 
 
 def for_people(body: Body[P, R]) -> Body[P, R]:
-    """Return a body that reads what is no text with its bytes escaped, where it cannot be read."""
+    """Return a body that reads bytes that are no valid text with escapes, instead of failing."""
 
     def reading(connection: Connection, /, *args: P.args, **kwargs: P.kwargs) -> R:
         try:

@@ -22,7 +22,7 @@ class SpareConnections:
     """A lender of an engine's connections, to one borrower each; usable from any thread.
 
     `most`: the maximum number of connections outside of the pool at which returned ones are still
-    kept at hand. Beyond that they return to the pool, which knows who waits for one and closes
+    kept at hand. Beyond that they return to the pool, which serves waiting callers and closes
     surplus ones.
     """
 
@@ -32,7 +32,7 @@ class SpareConnections:
         self._idle = deque[PoolProxiedConnection]()
 
     def take(self) -> PoolProxiedConnection:
-        """Return a connection that nobody else uses, and that the server has not closed."""
+        """Return an unused connection that the server has not closed."""
         while (lent := self.at_hand()) is not None:
             if not is_closed(lent.driver_connection):
                 return lent
@@ -93,7 +93,7 @@ class SpareConnections:
             idle.close()
 
     def release(self) -> None:
-        """Return to the pool what is kept at hand."""
+        """Return spare connections to the pool."""
         while (idle := self.at_hand()) is not None:
             self.close(idle)
 

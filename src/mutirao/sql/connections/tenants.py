@@ -119,7 +119,7 @@ class Tenants:
         return url
 
     def forget(self, job: Job) -> None:
-        """Ask again the next time: the database could not be entered with what was answered."""
+        """Ask again the next time: the database could not be entered with the last answer."""
         if self._by is not None:
             key = self._by(job)
             with self._lock:

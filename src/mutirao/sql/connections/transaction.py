@@ -184,7 +184,7 @@ class CompletingTransaction:
         await greenlet_spawn(self._close, error)
 
     def _raise(self, error: BaseException) -> None:
-        """Raise it, or what it means where it has cost the driver's own connection."""
+        """Raise the error, or its meaning if it has cost the driver's own connection."""
         if self._gives == "driver" and lending.is_lost(self._connection):
             self._connection.invalidate(error)
             raise translated(error) or StoreUnavailable("the connection was lost") from error
@@ -218,9 +218,9 @@ class CompletingTransaction:
         self._woken = wakes_of(self._job, settled)
 
     def _written(self, settlement: Settlement) -> set[int]:
-        """Write it, past SQLAlchemy if nobody waits for the job and no result is kept.
+        """Write it, without SQLAlchemy if no caller waits for the job and no result is kept.
 
-        Past SQLAlchemy a COMMIT may travel with it, which would be the caller's of a borrowed one.
+        Without SQLAlchemy the COMMIT may be sent with it; that of a borrowed one is its owner's.
         """
         connection = self._connection
         whole = settlement.keyed or settlement.linked or self._engines.borrowed

@@ -1,1 +1,1 @@
-"""The differences between databases; nothing outside this package asks which one it is."""
+"""The differences between databases; no code outside this package asks which one it is."""

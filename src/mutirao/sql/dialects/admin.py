@@ -23,7 +23,7 @@ class Admin(ABC):
 
     @abstractmethod
     def migrating(self, connection: Connection) -> AbstractContextManager[None]:
-        """Open a transaction in which nobody else migrates; commit it if the block succeeds."""
+        """Open a transaction in which no other one migrates; commit it if the block succeeds."""
 
     @contextmanager
     def migrating_within(self, connection: Connection) -> Iterator[None]:
@@ -35,7 +35,7 @@ class Admin(ABC):
             yield
 
     def prepare_file(self, connection: Connection) -> None:
-        """Do what no transaction can, before one migrates; nothing where there is no file."""
+        """Do steps that no transaction can do, before a migration; nothing if there is no file."""
         return
 
     def entering(self, schema: str, connection: Connection | None) -> list[str]:
@@ -80,9 +80,9 @@ class Admin(ABC):
         """Wait until no other transaction does `what`, and keep others waiting until ours ends."""
 
     def bound_locks(self, connection: Connection) -> None:
-        """Bound for how long this transaction locks what others need, and waits for locks.
+        """Limit how long this transaction locks objects that others need, and waits for locks.
 
-        Where the server can: it is ended if its client stands still, stopped or suspended perhaps.
+        Where the server can, it ends the transaction of a client that hangs or is suspended.
         """
         return
 
@@ -96,7 +96,7 @@ class Admin(ABC):
 
     @abstractmethod
     def health_checks(self, connection: Connection) -> Iterator[Finding]:
-        """Examine indexes, plans and bloat, and report what is well, too."""
+        """Examine indexes, plans and bloat, and report good results, too."""
 
     def searched(self, connection: Connection) -> tuple[str, str]:
         """Return where tables without a schema are looked for, and in which schemas ours are.

@@ -86,7 +86,7 @@ class Dialect(ABC):
         return self.notifier(place)
 
     def refuse_server(self, conn: Connection) -> None:
-        """Refuse a server on which nothing works, and a session of ours that is not as we need it.
+        """Refuse a server that cannot be used, and a session with wrong settings.
 
         Raises:
             ConfigurationError: what it has, and what to do.
@@ -97,7 +97,7 @@ class Dialect(ABC):
     looks_up_in_transaction = False
 
     def look_up(self, conn: Connection, seconds: float) -> None:
-        """Have this transaction look rows up one by one, rather than read a table whole.
+        """Make this transaction look rows up one by one, instead of reading a table as a whole.
 
         For a caller that reads some ten thousand of many millions. Where the database can be
         configured so, its statements fail after some seconds.
@@ -215,7 +215,7 @@ class Dialect(ABC):
     def update_free(
         self, conn: Connection, table: Table, which: ColumnElement[bool], values: dict[str, Any]
     ) -> None:
-        """Change those rows of a table that nobody has locked, and wait for none. One statement."""
+        """Change those rows of a table that are not locked, and wait for none. One statement."""
         [key] = table.primary_key.columns
         free = select(key).where(which).order_by(key).with_for_update(skip_locked=True)
         conn.execute(update(table).where(key.in_(free)).values(**values))
@@ -225,7 +225,7 @@ class Dialect(ABC):
         return null()
 
     def before_looking_for_old(self, conn: Connection) -> None:
-        """Keep others from adding up what has ended, where that may deadlock with pruning.
+        """Prevent others from adding up ended attempts, if that may deadlock with pruning.
 
         It is called while no row is locked yet.
         """
@@ -320,13 +320,13 @@ class Dialect(ABC):
     def place_inserted(self, conn: Connection) -> None:
         """Make live what other programs have inserted, unless something in the database does.
 
-        In a transaction of ours.
+        In a transaction of the store.
         """
         return
 
     @abstractmethod
     def count_retry(self, conn: Connection) -> None:
-        """Count that a transaction of ours is retried, which the database aborted for another one.
+        """Count the retry of a transaction that the database aborted for another one.
 
         Outside a transaction.
         """

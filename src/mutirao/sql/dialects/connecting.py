@@ -77,7 +77,7 @@ class Connecting:
     `refuse` returns why a URL cannot be used, or None; `refuse_schema` why a schema cannot be
     chosen. `settled` makes a URL mean the same database later, whatever a handler changes in the
     process. `qualify` gives that schema to the names of ours in a statement. `called` returns a
-    name for a database that all have who use the same URL, and no two databases, without secrets.
+    name without secrets, the same for all that use one URL, and different for two databases.
     """
 
     schemes: Mapping[str, Drivers]

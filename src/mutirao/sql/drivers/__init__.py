@@ -1,4 +1,4 @@
-"""Access to the driver of whatever connection a program holds.
+"""Access to the driver of any connection that a program holds.
 
 Enqueueing, and the frequent statements of workers, are written once, as steps that request I/O
 (`steps`). Each driver has a small adapter that performs it, synchronously or asynchronously;

@@ -15,7 +15,7 @@ from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 class OwnConnection(Connection):  # type: ignore[misc]
     """A connection of ours, whose prepared statements have names that no other connection gives.
 
-    asyncpg counts them in each process; `sql.drivers.prepared` says what comes of that.
+    asyncpg counts them in each process; `sql.drivers.prepared` has the consequences.
     """
 
     __slots__ = ("_suffix",)

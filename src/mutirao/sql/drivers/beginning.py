@@ -39,7 +39,7 @@ class Owing(Lendable):
         self.owes = True
 
     def take_back(self) -> None:
-        """Do nothing: nobody waits for it."""
+        """Do nothing: no caller waits for it."""
 
     def is_open(self) -> bool:
         """Return whether a statement would be in a transaction that has not failed."""
@@ -148,7 +148,7 @@ class AsyncBeginningCursor(_Beginning, AsyncCursor[Any]):
 
 
 class OwnConnection(Owing, Connection[Any]):
-    """A `psycopg.Connection` of ours."""
+    """A `psycopg.Connection` of the store."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -170,7 +170,7 @@ class OwnConnection(Owing, Connection[Any]):
 
 
 class OwnAsyncConnection(Owing, AsyncConnection[Any]):
-    """A `psycopg.AsyncConnection` of ours."""
+    """A `psycopg.AsyncConnection` of the store."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)

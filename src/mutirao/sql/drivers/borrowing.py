@@ -1,4 +1,4 @@
-"""A caller's connection, borrowed for statements of ours: its settings stay unchanged."""
+"""Borrows a caller's connection for statements of the store: its settings stay unchanged."""
 
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -105,7 +105,7 @@ class Borrowed(Lent):
         self._beneath = kinds.DRIVERS.adapt(self._raw)  # Django's cursor minds a running loop
 
     def keep(self) -> None:
-        """Remember what stands now, before a handler is called."""
+        """Remember the present state, before a handler is called."""
         self._beneath.handle(command(f"SAVEPOINT {_KEPT}"))
 
     def mend(self) -> bool:
@@ -131,7 +131,7 @@ class Borrowed(Lent):
             )
 
     def give_back(self) -> None:
-        """Leave the connection to the caller; a session reads again what it has read before."""
+        """Leave the connection to the caller; a session then reads its objects again."""
         super().give_back()
         if self._session is not None:
             self._session.expire_all()

@@ -262,7 +262,7 @@ def judge(error: BaseException) -> Failure | None:
 
 
 def beneath(error: BaseException) -> BaseException:
-    """Return the driver's error that SQLAlchemy's or Django's stands for; others as they are."""
+    """Return the driver's error inside SQLAlchemy's or Django's; other errors unchanged."""
     if isinstance(error, DBAPIError):
         return error if error.orig is None else error.orig
     if type(error).__module__ == "django.db.utils":
@@ -319,7 +319,7 @@ def lost_error(error: BaseException, *, may_be_committed: bool) -> StoreError | 
     """Return the error of a call that lost its connection; None if it means something else.
 
     Its message says whether the call may be repeated: `may_be_committed` is True once a COMMIT, or
-    a statement that stands alone, may have reached the server.
+    a statement outside a transaction, may have reached the server.
     """
     failure = judge(error)
     if failure not in (_LOST, _UNREACHABLE, _INTERVENED):  # psycopg2 gives a lost one no code
@@ -332,7 +332,7 @@ def lost_error(error: BaseException, *, may_be_committed: bool) -> StoreError | 
 
 
 def is_denied(error: BaseException, schema: str | None = None) -> bool:
-    """Return whether a role lacks a privilege on an object of ours, or on the schema of ours."""
+    """Return whether a role lacks a privilege on Mutirão's objects, or on their schema."""
     if judge(error) is not DENIED:
         return False
     return "mutirao_" in short(error) or (schema is not None and schema in short(error))

@@ -23,7 +23,7 @@ class FirstAgain:
         self._driver, self._renew, self._said = driver, renew, False
 
     def handle(self, request: Request) -> Rows:
-        """Do what is asked for."""
+        """Send the request."""
         if self._said:
             return self._driver.handle(request)
         self._said = True
@@ -47,7 +47,7 @@ class AsyncFirstAgain:
         self._driver, self._renew, self._said = driver, renew, False
 
     async def handle(self, request: Request) -> Rows:
-        """Do what is asked for."""
+        """Send the request."""
         if self._said:
             return await self._driver.handle(request)
         self._said = True

@@ -1,4 +1,4 @@
-"""The interface of connections of our own classes that are lent to handlers past SQLAlchemy."""
+"""The interface of the store's own connection classes that are lent to handlers past SQLAlchemy."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
@@ -44,7 +44,7 @@ class Lendable(ABC):
 
     @abstractmethod
     def is_lost(self) -> bool:
-        """Return whether it is closed, or connected to what is not the database any more."""
+        """Return whether it is closed, or connected to something else than the database."""
 
     @abstractmethod
     def is_idle(self) -> bool:
@@ -52,7 +52,7 @@ class Lendable(ABC):
 
 
 def lendable(driver: object) -> Lendable | None:
-    """Return the connection of ours that it is, or that aiosqlite runs in a thread; or None."""
+    """Return the store's connection that it is, or that aiosqlite runs in a thread; or None."""
     if isinstance(driver, Lendable):
         return driver
     beneath = getattr(driver, "_conn", None)

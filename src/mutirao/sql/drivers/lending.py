@@ -1,4 +1,4 @@
-"""The driver's own connection, lent to a handler in a transaction of ours.
+"""Lends the driver's own connection to a handler, in a transaction of the store.
 
 The transaction is begun before it is lent, so the driver's nested transactions make savepoints. The
 methods that would end it are refused meanwhile.
@@ -63,7 +63,7 @@ def is_lost(conn: Connection) -> bool:
 
 
 def would_end(name: str) -> WrongState:
-    """Return the error of a method that would end a transaction of ours."""
+    """Return the error of a method that would end a transaction of the store."""
     return WrongState(
         f"{name}() would end the transaction of a job.transaction(), which is committed"
         " when its block ends, together with the job; leave it out, or raise an exception"

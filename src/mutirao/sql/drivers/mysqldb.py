@@ -23,7 +23,7 @@ class MysqldbDriver(MysqlDriver):
 
 
 class OwnMysqldbDriver(OwnMysqlDriver, MysqldbDriver):
-    """The adapter of a connection of ours."""
+    """The adapter of a connection of the store."""
 
 
 def keeps_savepoint(conn: Connection, name: str) -> bool:

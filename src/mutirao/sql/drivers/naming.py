@@ -1,4 +1,4 @@
-"""Puts a chosen schema before the names of our tables and functions in statements.
+"""Puts a chosen schema before the names of Mutirão's tables and functions in statements.
 
 Statements are written without a schema. Each name gets it in the text, on its way to the driver: a
 path (`search_path`) would be lost behind a pooler, and would hold for the caller's statements too.
@@ -28,7 +28,7 @@ class Names:
     def say(
         self, conn: Any, cursor: object, sql: str, parameters: Any, context: object, many: bool
     ) -> tuple[str, Any]:
-        """Listen to `before_cursor_execute`: a statement of ours is about this set."""
+        """Listen to `before_cursor_execute`: a statement of the store is about this set."""
         if conn.get_execution_options().get(IS_LENT):
             return sql, parameters
         return self.qualify(sql, self.schema), parameters

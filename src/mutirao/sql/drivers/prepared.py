@@ -1,4 +1,4 @@
-"""Statements that our own psycopg connections prepare on first use, without cursors.
+"""Statements that the store's own psycopg connections prepare on first use, without cursors.
 
 Enqueueing a job takes 176 µs in the client with a cursor, and 119 without. The first use of a
 statement takes two round trips, later ones take one.

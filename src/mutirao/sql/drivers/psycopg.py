@@ -74,7 +74,7 @@ class PsycopgDriver(_Psycopg):
 
 
 class OwnPsycopgDriver(PsycopgDriver):
-    """The adapter of a connection of ours, which prepares statements."""
+    """The adapter of a connection of the store, which prepares statements."""
 
     def __init__(self, conn: Connection[Any]) -> None:
         super().__init__(conn)
@@ -87,7 +87,7 @@ class OwnPsycopgDriver(PsycopgDriver):
 
 
 class LentPsycopgDriver(PsycopgDriver):
-    """The adapter of a connection of ours that a handler had."""
+    """The adapter of a connection of the store that a handler had."""
 
     def handle(self, request: Request) -> Rows:
         if ending.can_end(request, self._conn):
@@ -123,7 +123,7 @@ class AsyncPsycopgDriver(_Psycopg):
 
 
 class OwnAsyncPsycopgDriver(AsyncPsycopgDriver):
-    """The adapter of an asynchronous connection of ours, which prepares statements."""
+    """The adapter of an asynchronous connection of the store, which prepares statements."""
 
     def __init__(self, conn: AsyncConnection[Any]) -> None:
         super().__init__(conn)
@@ -136,7 +136,7 @@ class OwnAsyncPsycopgDriver(AsyncPsycopgDriver):
 
 
 class LentAsyncPsycopgDriver(AsyncPsycopgDriver):
-    """The adapter of an asynchronous connection of ours that a handler had."""
+    """The adapter of an asynchronous connection of the store that a handler had."""
 
     async def handle(self, request: Request) -> Rows:
         if ending.can_end(request, self._conn):

@@ -9,7 +9,7 @@ from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 
 class OwnConnection(connection):  # type: ignore[misc]
-    """A connection of ours, whose methods `lending` can replace."""
+    """A connection of the store, whose methods `lending` can replace."""
 
 
 class Psycopg2Driver:

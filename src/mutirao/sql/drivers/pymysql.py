@@ -26,7 +26,7 @@ class PyMysqlDriver(MysqlDriver):
 
 
 class OwnPyMysqlDriver(OwnMysqlDriver, PyMysqlDriver):
-    """The adapter of a connection of ours."""
+    """The adapter of a connection of the store."""
 
     def __init__(self, conn: Any) -> None:
         super().__init__(conn)

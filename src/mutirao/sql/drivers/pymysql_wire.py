@@ -34,7 +34,7 @@ _LOST = "Lost connection to MySQL server during query"
 
 
 def written(conn: Any, params: Row) -> Row:
-    """Return values as they stand in a text."""
+    """Return values in their form in a statement's text."""
     if conn.server_status & SERVER_STATUS_NO_BACKSLASH_ESCAPES:
         return tuple(map(conn.escape, params))
     return tuple(
@@ -104,7 +104,7 @@ def _read(packets: "_Packets", columns: int, known: Columns, rows: Rows) -> int:
 
 
 class _Packets:
-    """The packets of an answer. Nothing comes after its last one, so what came is read at once."""
+    """The packets of an answer. Nothing comes after its last one, so all bytes are read at once."""
 
     def __init__(self, conn: Any) -> None:
         self.conn, self._came, self._at = conn, b"", 0

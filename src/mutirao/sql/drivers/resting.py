@@ -63,7 +63,7 @@ _met: dict[type, _Look | None] = {}  # what classes are never changes
 
 
 def is_closed(connection: Any) -> bool:
-    """Return whether a driver's connection that nobody uses is closed, at whichever end."""
+    """Return whether an unused connection of a driver is closed, at either end."""
     cls = connection.__class__
     if cls not in _met:
         roots = [each.__module__.partition(".")[0] for each in cls.__mro__]

@@ -121,7 +121,7 @@ class OwnConnection(Lendable, sqlite3.Connection):
 def bytes_escaped(connection: Any) -> Iterator[None]:
     """Within the block, read `\\xff` where a text in a row is not UTF-8.
 
-    In JSON that cannot be read, so nobody takes it for what was meant.
+    In JSON that is unreadable, so it is not taken for the intended value.
     """
     connection.text_factory = _escaped
     try:

@@ -1,1 +1,1 @@
-"""Enqueues jobs and graphs through whatever connection a program holds."""
+"""Enqueues jobs and graphs through any connection that a program holds."""

@@ -1,4 +1,4 @@
-"""Notes until when jobs are wanted, where housekeeping looks and people do.
+"""Records when jobs expire, for housekeeping and for people.
 
 What counts is in the metadata of the jobs. So others cost nothing, but a look at theirs.
 """
@@ -69,7 +69,7 @@ def _noted(jobs: Iterator[NewJob], found: list[tuple[int, datetime]]) -> Iterato
 
 
 def _until(job: NewJob) -> datetime | None:
-    """Return until when a job is wanted. If nobody can read that, its worker says so."""
+    """Return the moment at which a job expires. If it is unreadable, its worker reports that."""
     try:
         return None if job.redrive_of is not None else expiry_in(job.metadata)
     except ValueError:

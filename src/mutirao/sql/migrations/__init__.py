@@ -128,7 +128,7 @@ def _bring(connection: Connection, context: MigrationContext, revision: str) -> 
 
 
 def check_within(conn: object) -> None:
-    """Raise what is wrong with the tables in the database of a caller's connection.
+    """Raise an error if the tables in the database of a caller's connection do not fit.
 
     Parameters:
         conn: a driver's own connection, as for `upgrade_within`, which finds the tables.
@@ -142,7 +142,7 @@ def check_within(conn: object) -> None:
 
 
 def prepare_file(conn: object) -> None:
-    """Do what no transaction can, before `upgrade_within`: put an SQLite file in WAL mode.
+    """Do steps that no transaction can do, before `upgrade_within`: put an SQLite file in WAL mode.
 
     Parameters:
         conn: a driver's own connection, without a transaction.

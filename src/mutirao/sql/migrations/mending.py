@@ -1,7 +1,7 @@
-"""Databases of a revision whose files were edited after they had been made.
+"""Repairs databases of a revision whose files were edited after they had been applied.
 
 Revision 0100 was, on several days before the first release: databases of each of them say that they
-are at 0100. A later revision brings them to what 0100 makes now, before it goes on.
+are at 0100. A later revision first brings them to what 0100 makes now.
 """
 
 from collections.abc import Mapping

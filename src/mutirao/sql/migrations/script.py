@@ -39,7 +39,7 @@ _USE = re.compile(r"\$\{(\w+)(?:: ([^{}]*))?\}")  # without another one in it
 
 
 class Fragment(NamedTuple):
-    """A piece of SQL with a name, in which `${parameter}` stands for a value."""
+    """A piece of SQL with a name, in which `${parameter}` is replaced by a value."""
 
     parameters: tuple[str, ...]
     sql: str

@@ -23,7 +23,7 @@ class Rules(ABC):
 
     `in_transaction`: True if the steps of one call need a transaction. Otherwise each statement may
     commit by itself.
-    `bracket`: stands around the steps of a call, where these are sent past SQLAlchemy; see
+    `bracket`: encloses the steps of a call, where these are sent without SQLAlchemy; see
     `drivers.pipelining`.
     `waits_while_holding`: a transaction that has locked live rows may wait for others, as all lock
     them in one order.
@@ -94,7 +94,7 @@ class Rules(ABC):
         """Write attempts at webhooks that all went well, and complete jobs, as `finish` does.
 
         Counts what has proven to go well. Returns None, and has written nothing, where there is a
-        breaker of one of their endpoints or hosts: who writes it locks it before jobs.
+        breaker of one of their endpoints or hosts: its writer locks it before jobs.
         """
 
     @abstractmethod
@@ -126,7 +126,7 @@ class Rules(ABC):
 
     @abstractmethod
     def wake_all(self) -> Query[None]:
-        """Let all workers look again when this transaction commits, also those that are busy."""
+        """Make all workers look again when this transaction commits, also busy ones."""
 
     @abstractmethod
     def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
@@ -141,7 +141,7 @@ class Rules(ABC):
 
     @abstractmethod
     def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
-        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        """Apply a supersede rule to the jobs of a task and a key that SQL enqueued."""
 
     # Sums by the hour; see `mutirao.model.jobs.hours`.
 
@@ -208,7 +208,7 @@ def in_lane_order(claims: Claims, lanes: Sequence[Lane]) -> Claims:
 def given_back(outcome: Outcome) -> int:
     """Return what a job that waits again is to count, as all databases have it.
 
-    0: an attempt. 1: none. 2: none, and what it counts in `lost` and `cut_off` goes on, with one
+    0: an attempt. 1: none. 2: none, and it keeps its counts in `lost` and `cut_off`, with one
     more in `cut_off` for 3 and in `lost` for 4. -1: an attempt, and it takes no turns any more.
     """
     if outcome.apart:

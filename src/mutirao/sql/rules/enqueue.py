@@ -43,7 +43,7 @@ def enqueue(words: Words, jobs: Iterable[NewJob]) -> Steps:
 
 
 def atomically(words: Words, steps: Steps, savepoint: Bracket = GRAPH_SAVEPOINT) -> Steps:
-    """Do all of these steps or none, in the transaction that there is or one of their own."""
+    """Do all of these steps or none, in the open transaction or one of their own."""
     yield Execute("SELECT 1")  # a lazy transaction begins with it
     [(autocommits, *_)] = yield Autocommits()
     if autocommits:

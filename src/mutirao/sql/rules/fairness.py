@@ -145,7 +145,7 @@ class _Place:
     def reading(
         self, sql: str, *values: object, since: str = "", most: int | None = None
     ) -> Execute:
-        """Return a statement about it, with its values; `since` stands where it names one."""
+        """Return a statement about it, with its values; `since` is added where it names one."""
         words = self.words
         index = words.by_index("mutirao_live_fairness")
         table = f"FROM mutirao_live {index} WHERE worker IS NULL AND {words.has_turn}"

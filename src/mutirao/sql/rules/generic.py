@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 class LockAskWrite(Rules):
     """Rules for any database, by its words.
 
-    Nobody is told of what was written: a waiting worker sees it for itself, or looks now and then.
+    New rows are not announced: a waiting worker notices them, or polls.
     """
 
     in_transaction = True
@@ -129,7 +129,7 @@ class LockAskWrite(Rules):
         return settle.hold(self.words, jobs)
 
     def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
-        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        """Apply a supersede rule to the jobs of a task and a key that SQL enqueued."""
         yield from supersede.hold_key(self.words, name)
         moment = yield from self.words.moment(now)
         yield from supersede.judge(self.words, name, task, rule, from_micros(moment))

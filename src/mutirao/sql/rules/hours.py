@@ -97,14 +97,14 @@ INSERT INTO mutirao_backlog (queue, state, jobs, since, counted_at) VALUES (?, ?
 
 
 def roll_up(words: Words, keep: float | None, now: datetime | None) -> Query[bool]:
-    """Add up what has finished since the last time; return whether there is more.
+    """Add up attempts that finished since the last time; return whether there is more.
 
     `keep`: seconds after which a sum is deleted; None: never.
     """
     latest = (yield from words.moment(now)) - LATE_ATTEMPT_MICROS
     until = yield from _until()
     [(far,)] = yield Execute(_FAR, (until, latest) * len(OutcomeKind))
-    # Only of this part: to wait for all that is left would read it anew each time.
+    # Only of this part: waiting for all that is left would read it again each time.
     closing = max(until, (yield from words.closed(until, latest if far is None else far)))
     if (yield Execute(_ANYTHING, (until, closing)))[0][0]:
         yield from _add_up(words, until, closing)
@@ -191,7 +191,7 @@ def _add_errors(words: Words, failed: Sequence[Ended]) -> Query[None]:
 
 
 def _with(words: Words, added: Failures, known: Iterable[Row]) -> Row:
-    """Return the sums of a row: what was there, and what is added."""
+    """Return the sums of a row: the old ones plus the new ones."""
     first, last = words.shown(added.first_at), words.shown(added.last_at)
     for jobs, attempts, first_at, last_at in known:
         added.jobs, added.attempts = added.jobs + jobs, added.attempts + attempts

@@ -1,4 +1,4 @@
-"""Reads the jobs of a key in their present state, by which the rules of keys decide.
+"""Reads the jobs of a key in their present state, which the rules of keys need.
 
 Where rows are locked, a plain read in a caller's transaction may show what was committed before its
 first one, however new the locks are. So everything that may have changed since is read from locked
@@ -46,7 +46,7 @@ LEFT JOIN mutirao_supersede_wait t ON t.job = l.id
 WHERE {IS_NAMED}
 ORDER BY l.id = k.last DESC LIMIT 1
 """
-# The last job of a key that has succeeded, if nobody has tried any after it.
+# The last job of a key that has succeeded, if no attempt of another one has started after it.
 DONE = f"""
 SELECT d.id, d.task, {{}}
 FROM mutirao_supersede_last k
@@ -89,7 +89,7 @@ _DONE_JOB = "SELECT id, task, args FROM mutirao_job WHERE id = ?"
 
 
 class Live(NamedTuple):
-    """A live job: its row, and what was asked. `run_at` is `PARKED` while it waits for another."""
+    """A live job: its row and its options. `run_at` is `PARKED` while it waits for another."""
 
     id: int
     worker: int | None
@@ -144,14 +144,14 @@ class Last(NamedTuple):
 
     @property
     def older(self) -> Older:
-        """The older job, as the rule is asked about it."""
+        """The older job, in the form that the rule takes."""
         live = self.live
         untouched = live.worker is None and live.attempt == 0
         return Older(live.id, live.task, live.args, untouched)
 
 
 def holding(words: Words, name: KeyName) -> Query[Holding | None]:
-    """Return what holds a key, or held it last, as it is now. The key is held."""
+    """Return the current state of the jobs that hold a key, or held it last. The key is held."""
     if words.locks:
         return (yield from _holding_now(words, name))
     found = yield Execute(_HOLDER, name)
@@ -167,7 +167,7 @@ def holding(words: Words, name: KeyName) -> Query[Holding | None]:
 def last(words: Words, name: KeyName, rule: Supersede) -> Query[tuple[Last | None, Done | None]]:
     """Return the last live job of a key, as it is now, and the last successful one. It is held.
 
-    The second only if the rule drops what is repeated.
+    The second only if the rule drops repeated jobs.
     """
     if words.locks:
         return (yield from _last_now(words, name, rule))
@@ -177,7 +177,7 @@ def last(words: Words, name: KeyName, rule: Supersede) -> Query[tuple[Last | Non
 
 
 def last_done(rule: Supersede, name: KeyName, sql: str) -> Query[Done | None]:
-    """Return the last successful job of a key, if the rule drops what is repeated."""
+    """Return the last successful job of a key, if the rule drops repeated jobs."""
     if not rule.drop_repeated:
         return None
     found = yield Execute(sql, name)
@@ -268,7 +268,7 @@ def _newest(
 
 
 def _wait(words: Words, job: int) -> Query[int | None]:
-    """Return which job another one waits for, whose row nobody else has."""
+    """Return the job that another one waits for; no other transaction has its row."""
     yield from words.fill("mutirao_supersede_wait", [job])
     [(after,)] = yield Execute(_WAITS + words.hold, (job,))
     if after:

@@ -47,7 +47,7 @@ class Held(NamedTuple):
 
 
 class Current(NamedTuple):
-    """The settlements that are not stale, with what is there before anything is written.
+    """The settlements that are not stale, with the rows that exist before the write.
 
     `rows`: the live rows, locked. `slots`: what they hold of limits, as pairs of a job and a
     counter; None: to be asked. `more`: the rows of what was asked with them.

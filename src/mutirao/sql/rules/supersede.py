@@ -68,7 +68,7 @@ def hold_key(words: Words, name: KeyName) -> Query[None]:
 
 
 def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime) -> Query[None]:
-    """Ask the rule about the jobs of a key that SQL enqueued. The key is held.
+    """Apply the rule to the jobs of a key that SQL enqueued. The key is locked.
 
     One about which the rule cannot say anything is cancelled.
     """
@@ -85,9 +85,9 @@ def judge(words: Words, name: KeyName, task: str, rule: Supersede, now: datetime
 
 
 def _to_judge(words: Words, name: KeyName, task: str) -> Query[list[tuple[int, str, int]]]:
-    """Return what SQL enqueued, in order: ids, arguments and times; nobody else judges it.
+    """Return the jobs that SQL enqueued, in order: ids, arguments and times; no other judges them.
 
-    But for what was cancelled meanwhile.
+    Without those that were cancelled meanwhile.
     """
     rows = yield Execute(_UNJUDGED, (*name, task))
     if not rows:
@@ -166,7 +166,7 @@ def park(words: Words, id: int) -> Execute:
 
 
 def _merged(job: NewJob, args: str, older: Live) -> NewJob:
-    """Return a job at an older one's time, which is not equal to what was asked."""
+    """Return a job at an older one's time, which differs from the requested one."""
     run_at = from_micros(min(older.asked, older.run_at))
     return replace(job, args=args, run_at=run_at, delay=None, fingerprint=None)
 
@@ -174,7 +174,7 @@ def _merged(job: NewJob, args: str, older: Live) -> NewJob:
 def _take_place(
     words: Words, id: int, newest: Last, decision: Decision, now: datetime
 ) -> Query[None]:
-    """Cancel what is redundant; let the new job wait for the nearest one ahead, if there is."""
+    """Cancel redundant jobs; let the new job wait for the nearest one ahead, if there is one."""
     how, older = decision.how, newest.live.id
     ahead = older if how == "follows" else newest.before
     if how != "follows":

@@ -95,7 +95,7 @@ def _holder(words: Words, found: Holding) -> Holder:
 
 
 def _follow(words: Words, id: int, found: Holding, now: datetime) -> Query[int | None]:
-    """Cancel what waits of what holds the key; park the new job behind what runs, and return it."""
+    """Cancel the key's waiting jobs; park the new job behind the running one, and return it."""
     ahead = [each for each in (found.ahead, found.live) if each is not None]
     waiting = [each.id for each in ahead if each.worker is None]
     if waiting:

@@ -1,4 +1,4 @@
-"""The SQL that the rules need from a dialect: `?` stands for a value, moments are microseconds."""
+"""The SQL that the rules need from a dialect: `?` is a bound value, moments are microseconds."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Sequence
@@ -39,15 +39,15 @@ class Words(ABC):
     `hold`, `hold_free`: end a SELECT that locks its rows until the transaction ends; the second
     skips rows that are locked.
     `hold_now`: ends one that fails where a row is locked; None: it waits.
-    `by_key`: stands after a table of which rows are changed by a list of ids, if the planner
+    `by_key`: follows the name of a table of which rows are changed by a list of ids, if the planner
     must be forced to use its primary key.
-    `by_lane`: stands after `mutirao_live` where due jobs are locked, if the planner must be
+    `by_lane`: follows `mutirao_live` where due jobs are locked, if the planner must be
     forced to read them in their order, and no others.
-    `forever`: stands for infinity, where a column of numbers has none.
+    `forever`: the value for infinity, if a column of numbers has none.
     `turn`: the column of `mutirao_live` that has whose turn a job takes; `has_turn`: the condition
     that it takes one, as the index of turns has it.
     `placed`: the condition that a row `j` of `mutirao_job` has, or had, its row of `mutirao_live`.
-    `clock`: the server's clock, as an expression for what is asked with it; None: this process's.
+    `clock`: the server's clock, as an expression inside a query; None: this process's.
     `parks_unjudged`: jobs inserted under a supersede rule are parked until the rule is asked, as
     the database does not know whether it was.
     """
@@ -76,12 +76,12 @@ class Words(ABC):
         """Return the condition that a column is one of `values`, of which there may be many."""
 
     def since(self, run_at: int, id: int) -> Condition:
-        """Return the condition that a live row stands at this place of its lane, or behind it."""
+        """Return the condition that a live row is at this place of its lane, or behind it."""
         return Condition("(run_at, id) >= (?, ?)", (run_at, id))
 
     @abstractmethod
     def by_index(self, name: str) -> str:
-        """Return what stands after a table that is to be read by an index."""
+        """Return the SQL after a table that is to be read by an index."""
 
     @abstractmethod
     def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:
@@ -129,11 +129,11 @@ class Words(ABC):
         return None
 
     def before_savepoint(self) -> Query[None]:
-        """Do what has to be done before a savepoint in a transaction that others began."""
+        """Prepare a savepoint in a transaction that others began."""
         yield from ()
 
     def keep_limits(self) -> Query[None]:
-        """Wait until nobody changes limits, and let nobody until the transaction ends."""
+        """Wait until no transaction changes limits, and prevent changes until this one ends."""
         yield from ()
 
     def insert(self, table: str, columns: Iterable[str]) -> str:
@@ -167,7 +167,7 @@ class Words(ABC):
         yield execute_many(f"DELETE FROM {table} WHERE job = ?", [(job,) for job in jobs])
 
     def move(self, moments: Sequence[tuple[int, int]]) -> Execute:
-        """Return what has waiting jobs due at other moments: a moment and a job each."""
+        """Return the statement that gives waiting jobs other moments: a moment and a job each."""
         return execute_many(
             "UPDATE mutirao_live SET run_at = ? WHERE id = ? AND worker IS NULL", moments
         )
@@ -179,8 +179,8 @@ class Words(ABC):
     def fill(self, table: str, jobs: Collection[int]) -> Query[None]:
         """Lock what a table whose primary key is `job` has of these jobs.
 
-        Puts a row of zeros where it has none, as nobody can lock that without locking a gap. Where
-        no rows are locked, it does nothing.
+        Puts a row of zeros where it has none, as a missing row cannot be locked without a gap lock.
+        Where no rows are locked, it does nothing.
         """
         yield from ()
 

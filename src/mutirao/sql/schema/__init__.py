@@ -1,6 +1,6 @@
 """The tables and views for SQLAlchemy Core, and the version of them that a database has.
 
-The views are loaded when somebody first asks the package for them: workers ask none.
+The views are loaded when the package is first asked for them: workers need none.
 """
 
 from typing import TYPE_CHECKING

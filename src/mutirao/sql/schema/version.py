@@ -1,7 +1,7 @@
 """The version and the fingerprint of a database's tables, and those that this package needs.
 
-It stands beside the revision, where migrating has written it. So a database distinguishes two
-states of a revision of one name, as there were of 0100 before the first release.
+A migration writes it beside the revision. So a database distinguishes two states of a revision of
+one name, as there were of 0100 before the first release.
 
 Separate from `migrations`: each program checks it when it starts, and loading Alembic for that took
 a fifth of the import time of the package.

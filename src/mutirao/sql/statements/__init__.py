@@ -1,6 +1,6 @@
 """Statements that are written once for all databases.
 
-Those below are loaded when somebody first asks the package for them: few programs need many.
+Those below are loaded when the package is first asked for them: few programs need many.
 """
 
 from typing import TYPE_CHECKING

@@ -2,7 +2,7 @@
 
 A synchronous function of a SQLAlchemy `Connection` in a transaction; its contract is that of
 `mutirao.ports.Store.change`. The holder of a live row's lock may also write the job's row of
-`mutirao_job`, which nobody else changes, and its place behind a limit.
+`mutirao_job`, which no other transaction changes, and its place behind a limit.
 """
 
 from collections.abc import Sequence

@@ -196,7 +196,7 @@ def _left_to_nobody(conn: Connection, known: Collection[str]) -> Mapping[str, in
 
 
 def _topics(conn: Connection, known: Collection[str]) -> Iterator[Finding]:
-    """Name the subscriptions whose rows were spoilt, and those to what is no topic here.
+    """Name the subscriptions with unreadable rows, and those to topics that do not exist here.
 
     The latter if the application has topics at all.
     """

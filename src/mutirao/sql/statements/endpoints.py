@@ -92,7 +92,7 @@ def rotate(
 
 
 def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Remove an endpoint, or what is left of it; return whether there was anything."""
+    """Remove an endpoint, or its remains; return whether there was anything."""
     limits.keep_claims_out(conn)
     conn.execute(delete(breaker).where(breaker.c.kind == "endpoint", breaker.c.key == id))
     limited = [limits.remove(conn, dialect, name, now) for name in limits_of(id)]
@@ -102,7 +102,7 @@ def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
 
 
 def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
-    """Hold what is for an endpoint; return whether it exists."""
+    """Hold the deliveries to an endpoint; return whether it exists."""
     limits.keep_claims_out(conn)
     if not _change(conn, dialect, id, now, paused=True):
         return False
@@ -152,13 +152,13 @@ def note_failures(
 
 
 def hold(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> None:
-    """Hold what is for an endpoint, until it is resumed."""
+    """Hold the deliveries to an endpoint, until it is resumed."""
     rule = stop_of("endpoint", id, "pause")
     limits.put(conn, dialect, rule, LimitOrigin.PAUSE, None, now)
 
 
 def close(conn: Connection, dialect: Dialect, kind: str, key: str, now: datetime | None) -> None:
-    """Close a breaker, and let out what it held."""
+    """Close a breaker, and release its held deliveries."""
     conn.execute(delete(breaker).where(breaker.c.kind == kind, breaker.c.key == key))
     limits.remove(conn, dialect, stop_of(kind, key, "breaker").name, now)
 
@@ -180,7 +180,7 @@ def _as_values(row: Any) -> dict[str, Any]:
 
 
 def _listed(text: str) -> tuple[Any, ...]:
-    """Return a list for people; what is none is one thing in it."""
+    """Return a list for people; another value becomes a list of one."""
     found = shown(text)
     return tuple(found) if isinstance(found, list) else (found,)
 

@@ -36,7 +36,7 @@ _NAMED = select(*(hosts.c[name] for name in _FIELDS))
 
 
 def host(conn: Connection, name: str) -> Host | None:
-    """Return what is known of a host."""
+    """Return the known state of a host."""
     row = conn.execute(_NAMED.where(hosts.c.name == name)).first()
     return None if row is None else _to_host(row)
 
@@ -50,7 +50,7 @@ def change(
     queue: str,
     now: datetime | None,
 ) -> Host:
-    """Change what is known of a host, with its limit, and enqueue its probe."""
+    """Change the state of a host, with its limit, and enqueue its probe."""
     moment = conn.scalars(select(dialect.moment(now))).one()
     before = host(conn, name) or Host(name=name)
     if amend(before, moment) == before:

@@ -229,8 +229,8 @@ def _count(conn: Connection, graphs: Mapping[int, int], sign: int) -> None:
 def _unblocked(conn: Connection, steps: Sequence[int]) -> list[int]:
     """Return those of these steps that were not blocked.
 
-    The blocked ones count as ended later: what comes after a skipped step must not run before what
-    comes before it.
+    The blocked ones count as ended later: the steps after a skipped step must not run before the
+    steps before it.
     """
     if not steps:
         return []

@@ -16,7 +16,7 @@ from mutirao.sql.schema.tables import counter, delivery, live, parked
 
 
 def sort(conn: Connection, dialect: Dialect, kind: str, key: str) -> None:
-    """Put what is held for an endpoint, or by the breaker of a host, into its order.
+    """Put held deliveries for an endpoint, or by the breaker of a host, into their order.
 
     The caller keeps claims out, and releases them in this transaction.
     """
@@ -32,7 +32,7 @@ def sort(conn: Connection, dialect: Dialect, kind: str, key: str) -> None:
 
 
 def _holding(kind: str, key: str) -> Any:
-    """Return which counters hold what is for an endpoint, or by the breaker of a host."""
+    """Return the counters that hold deliveries to an endpoint, or by the breaker of a host."""
     if kind != "endpoint":
         return counter.c.name == stop_of(kind, key, "breaker").name
     usual = and_(counter.c.name == USUAL_LIMIT.name, counter.c.key == key)
@@ -52,7 +52,7 @@ def _moved(mine: Sequence[Any]) -> Select[Any]:
 
 
 def _ranked(mine: Sequence[Any]) -> Select[Any]:
-    """Return what is held with its place by time, and that by publication, which is due to it."""
+    """Return held deliveries with their places by time, and by publication, which they get."""
     of: dict[str, Any] = {"partition_by": (live.c.fairness, parked.c.priority)}
     by_time, by_publication = (
         func.row_number().over(order_by=(first, parked.c.job), **of)

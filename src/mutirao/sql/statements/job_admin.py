@@ -232,7 +232,7 @@ def forget(conn: Connection, jobs: Sequence[int]) -> None:
 
 
 def matching_live(conn: Connection, which: JobFilter) -> Sequence[int]:
-    """Return the ids of the oldest live jobs that match; what was just inserted is among them."""
+    """Return the ids of the oldest live jobs that match; just inserted ones are among them."""
     dialect_of(conn.dialect).place_inserted(conn)
     found = select(views.jobs.c.id).join(live, live.c.id == views.jobs.c.id)
     return _oldest(conn, found, which)

@@ -1,4 +1,4 @@
-"""Finds, counts and repairs rows that no commit of ours leaves behind, and orphans for `doctor`.
+"""Finds, counts and repairs rows that no commit of Mutirão leaves behind, and orphans for `doctor`.
 
 Each kind is a condition that no commit of ours leaves true. Housekeeping repairs rows that no other
 transaction has locked, a few at a time; `doctor` counts them. The same on every database.
@@ -101,7 +101,7 @@ def mend(conn: Connection, dialect: Dialect, now: datetime | None) -> dict[str, 
 
 
 def _held(conn: Connection, kind: Leftover, ids: list[int]) -> list[int]:
-    """Lock those of some rows that nobody else has, and return them."""
+    """Lock those of some rows that are not locked, and return them."""
     rows = select(kind.id).where(_among(conn, kind.id, ids)).order_by(kind.id)
     return list(conn.scalars(rows.with_for_update(skip_locked=True))) if ids else []
 

@@ -20,7 +20,7 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import counter, limit, live, parked
 
-_LEFT = "mutirao_limits_left_some"  # in what is noted at a connection
+_LEFT = "mutirao_limits_left_some"  # the key of a note at a connection
 _TERMS = ("queue", "task", "by", "key", "most", "per", "burst")
 
 
@@ -103,7 +103,7 @@ def is_paused() -> ColumnElement[bool]:
 
 
 def _origin(said: str) -> LimitOrigin:
-    """Return who made a limit: a command, if another program wrote something else into the row."""
+    """Return the origin of a limit: a command, if another program wrote an unknown value."""
     return LimitOrigin(said) if said in [*LimitOrigin] else LimitOrigin.COMMAND
 
 

@@ -305,7 +305,7 @@ def _nearest() -> ColumnElement[Any]:
 
 
 def let_go(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> None:
-    """Note that these deliveries wait for none any more."""
+    """Record that these deliveries wait for none any more."""
     conn.execute(update(ordered).where(dialect.among(ordered.c.job, jobs)).values(after=None))
 
 

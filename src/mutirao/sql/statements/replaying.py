@@ -122,8 +122,8 @@ class Replaying:
     def _fanned_out(self, conn: Connection, whom: Any, found: Sequence[Any]) -> Sequence[Any]:
         """Return those of some publications that were fanned out, and pass the filter.
 
-        One whose fan-out goes on is left out, unless that is past this subscription: it will come
-        to it.
+        One whose fan-out still runs is left out, unless that is past this subscription: the fan-out
+        will reach it.
         """
         ids = [row.id for row in found]
         among = self.dialect.among

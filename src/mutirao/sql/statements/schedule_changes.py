@@ -84,7 +84,7 @@ class Amending:
         return [row["name"] for row in new if row["name"] not in written]
 
     def _write(self, conn: Connection, decided: Sequence[_Amended]) -> dict[str, Amended]:
-        """Make their jobs, and write how each of them stands now."""
+        """Create their jobs, and write the new state of each schedule."""
         made = make(conn, self.enqueue, [(each.name, each.after.ticks) for each in decided])
         done, changed = dict[str, Amended](), list[dict[str, Any]]()
         for (name, before, after), jobs in zip(decided, made, strict=True):

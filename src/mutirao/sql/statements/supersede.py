@@ -61,7 +61,7 @@ def declare(conn: Connection, tasks: Mapping[str, Unique]) -> None:
 
 
 def judge(conn: Connection, name: KeyName, task: str, usual: Unique, now: datetime | None) -> None:
-    """Ask the rule of a task about the jobs of a key that SQL enqueued."""
+    """Apply the rule of a task to the jobs of a key that SQL enqueued."""
     if usual.supersede is not None:
         through(conn, dialect_of(conn.dialect).rules.judge(name, task, usual.supersede, now))
 

@@ -93,7 +93,7 @@ class FanOut:
     def pass_by(self, conn: Connection, publication: Job, after: str | None) -> str | None:
         """Make the jobs of the next subscriptions, but for those that have an order.
 
-        For when one of these is locked by somebody else for long: the others do not wait for it.
+        Used when another transaction locks one of these for long: the others do not wait for it.
         """
         held = _hold(conn, publication)._replace(in_order=False)
         return self._part(conn, publication, after, held).last
@@ -201,7 +201,7 @@ def _stale(publication: Job) -> StaleRun:
 
 
 def _was_delivered(conn: Connection, publication: Job) -> bool:
-    """Return whether there is a delivery of a publication, or it goes on where one has died."""
+    """Return whether a publication has a delivery, or continues where one has died."""
     mine = exists().where(delivery.c.publication == publication.id)
     return publication.redrive_of is not None or bool(conn.scalar(select(mine)))
 

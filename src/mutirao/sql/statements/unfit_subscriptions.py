@@ -37,7 +37,7 @@ class DisableUnfit:
     now: datetime | None
 
     def write(self, conn: Connection) -> Mapping[str, str]:
-        """Disable them; return what is wrong with each, by id."""
+        """Disable them; return the error of each, by id."""
         found: dict[str, str] = {}
         refused: dict[str, str] = {}
         made = 0
@@ -76,9 +76,9 @@ class DisableUnfit:
             after = rows[-1].id
 
     def _refused(self, conn: Connection, rows: Sequence[Any]) -> dict[str, str]:
-        """Return those whose jobs the database refuses; what is tried is taken back.
+        """Return those whose jobs the database refuses; each trial is rolled back.
 
-        The rows are halved until one stands alone.
+        The rows are halved until one is left.
         """
         if not rows:
             return {}

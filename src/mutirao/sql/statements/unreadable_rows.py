@@ -53,7 +53,7 @@ def waiting(conn: Connection, dialect: Dialect, jobs: Sequence[int]) -> list[tup
 
 @dataclass(frozen=True, slots=True)
 class Burial:
-    """How a job is buried: with an error, and by what writes the jobs that compensate graphs."""
+    """How a job is buried: its error, and the writer of the jobs that compensate graphs."""
 
     dialect: Dialect
     enqueue: Enqueue

@@ -38,7 +38,7 @@ def put_rows(
         _change(conn, table, {key: change(row) for key, row in there.items()})
         new = [row for key, row in left.items() if key not in there]
         written = dialect.write_new_rows(conn, table, new)
-        # Another transaction has just written what is left: that is to be changed.
+        # Another transaction has just written the remaining rows: they have to be changed.
         left = {key: row for key, row in left.items() if key not in there and key not in written}
 
 
@@ -52,7 +52,7 @@ def hold(
 
 
 def unless_same(row: Row[Any], values: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the new values of a row, none where all but `changed_at` are what it has."""
+    """Return the new values of a row, none if only `changed_at` differs."""
     has = row._mapping
     same = all(has[name] == value for name, value in values.items() if name != "changed_at")
     return {} if same else values

@@ -65,7 +65,7 @@ def beat(
     duty_name: str | None,
     now: datetime | None,
 ) -> Beat:
-    """Extend a worker's life; read which of its jobs to cancel, and who else holds a duty.
+    """Extend a worker's life; read which of its jobs to cancel, and whether another holds a duty.
 
     Needs no transaction, and must not have one: a machine paused in it would keep the row locked.
     One statement, unless there is something to cancel.

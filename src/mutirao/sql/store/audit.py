@@ -56,7 +56,7 @@ class SqlAudit(Looking):
         await self._insistent.run(finding.audit.end, self._dialect, id, state, error, now)
 
     async def stop_action(self, id: int) -> bool:
-        """Ask an action to stop."""
+        """Request that an action stops."""
         return await self._insistent.run(finding.audit.stop, id)
 
     async def actions(

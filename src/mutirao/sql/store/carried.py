@@ -58,7 +58,7 @@ class SqlCarried(Applying):
         reached: datetime | None = None,
         now: datetime | None = None,
     ) -> list[int]:
-        """Take back doorbells that nobody has answered."""
+        """Take back doorbells that no worker has answered."""
         back: list[int] = []
         for lane, due_in in await self._runner.alone(self._rules.lanes(None, now)):
             queue = queue_of(unrung_lane(lane.queue))

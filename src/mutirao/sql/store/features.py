@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mutirao.sql.store.locking import RowLocking
 
 log = logging.getLogger("mutirao")
-MAX_KEYS_PER_LOOK = 100  # whose rules are asked before others have their turn
+MAX_KEYS_PER_LOOK = 100  # whose rules are applied before others have their turn
 # Subscriptions of a publication in one transaction; or publications, in a replay. A thousand are
 # one part.
 SUBSCRIPTIONS_AT_ONCE = 1_024
@@ -78,7 +78,7 @@ class SqlRecords:
         await self._insistent.run(statements.supersede.declare, tasks)
 
     async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
-        """Ask rules about jobs that SQL enqueued."""
+        """Apply rules to jobs that SQL enqueued."""
         found = await self._runner.alone(statements.supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK)
         for task, name in found:
             await self._insistent.run(statements.supersede.judge, name, task, rules[task], now)
@@ -254,7 +254,7 @@ class SqlRecords:
         return await self._runner.read(for_people(statements.subscriptions.listed))
 
     async def replay(self, asked: Replay, after: int) -> Replayed:
-        """Make deliveries of what was published before."""
+        """Make deliveries of earlier publications."""
         part = statements.replaying.Replaying(
             self._dialect, self._intake.enqueue, asked, SUBSCRIPTIONS_AT_ONCE
         )

@@ -29,7 +29,7 @@ class SqlFederation:
     _patient: Runner
 
     async def host(self, name: str) -> Host | None:
-        """Return what is known of a host."""
+        """Return the known state of a host."""
         return await self._runner.alone(statements.federation.host, name)
 
     async def hosts(self, *, counted: bool = True) -> Sequence[HostRecord]:
@@ -75,6 +75,6 @@ class SqlFederation:
         await self._insistent.run(statements.federation.unsay, about)
 
     async def prune_said(self, before: float, limit: int, *, now: datetime | None = None) -> int:
-        """Forget some of what has arrived long ago."""
+        """Forget some activities that have arrived long ago."""
         moment = self._dialect.moment(now, -before)
         return await self._patient.run(statements.federation.prune_said, moment, limit)

@@ -1,4 +1,4 @@
-"""A store that notifies a hub of what it committed, so that idle workers look at once.
+"""A store that notifies a hub of its commits, so that idle workers look at once.
 
 Jobs that the store itself commits are announced after its commit; those written through a session
 of SQLAlchemy, when that commits. The commits of other connections are unknown: the hub polls for
@@ -56,7 +56,7 @@ class Gathered:
         return jobs
 
     def add(self, job: NewJob) -> None:
-        """Note a job."""
+        """Record a job."""
         self.jobs += 1
         if len(self._lanes) > 1:
             return
@@ -66,7 +66,7 @@ class Gathered:
         self._first = at if self._first is None else min(self._first, at)
 
     def merge(self, other: Gathered) -> None:
-        """Note what another one has noted."""
+        """Record the jobs of another one."""
         self.jobs += other.jobs
         self._lanes |= other._lanes
         self._tasks |= other._tasks
@@ -112,7 +112,7 @@ class AnnouncingStore(SqlStore):
     ) -> None:
         super().__init__(database, pool_size=pool_size, within=within, schema=schema)
         self.hub = hub if isinstance(hub, HubAccess) else HubAccess(hub, self.engines.called)
-        self._owns_hub = False  # whether nobody else closes it
+        self._owns_hub = False  # whether only this store closes it
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> AnnouncingStore:
         """Return another handle on the same database, with connections of its own."""

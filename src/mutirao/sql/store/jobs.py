@@ -144,7 +144,7 @@ class SqlStore(
         """Raise SchemaError if the tables do not fit the code.
 
         Raises:
-            ConfigurationError: the server, or a session of ours, cannot be as it has to be.
+            ConfigurationError: the server, or a session, cannot be set up as needed.
         """
         await self._first.alone(self._dialect.refuse_server)
         await self._first.alone(version.check, self.engines.schema)
@@ -302,7 +302,7 @@ class SqlStore(
         return await self._history_of(lambda: run(applied, lose, jobs, now), ids)
 
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
-        """Note that a job starts which was lost before."""
+        """Record the start of a job that was lost before."""
         return await self._runner.run(
             statements.workers.note_start, worker, (job, run), lost, attempt
         )
@@ -356,7 +356,7 @@ class SqlStore(
         )
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
-        """Add up what has finished; count live jobs once all is added up."""
+        """Add up finished jobs; count live jobs once all is added up."""
         more = await self._patiently(self._rules.roll_up, keep, now)
         if not more:
             await self._patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)

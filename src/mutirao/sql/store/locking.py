@@ -89,7 +89,7 @@ class RowLocking:
     async def order(
         self, body: Callable[[Connection, JobFilter], list[int]], which: JobFilter
     ) -> list[int]:
-        """Do something to all jobs that match; return their ids."""
+        """Act on all jobs that match; return their ids."""
 
         async def one_by_one() -> list[int]:
             found = await self.runner.run(statements.job_admin.matching_live, which)
@@ -106,7 +106,7 @@ class RowLocking:
     ) -> list[Claim]:
         """Claim up to `limit` jobs by as many transactions as it takes.
 
-        Claimed jobs are returned although a later transaction fails: nobody else would run them.
+        Claimed jobs are returned although a later transaction fails: no other would run them.
         """
         claims = await some(limit)
         again = getattr(claims, "again", False)

@@ -1,4 +1,4 @@
-"""How a store looks for people: in a transaction only where that is of use to it."""
+"""How a store reads for people: in a transaction only if the database needs it."""
 
 from typing import ParamSpec, TypeVar
 

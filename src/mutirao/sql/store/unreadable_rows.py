@@ -66,7 +66,7 @@ class SqlSifting(Applying):
     async def _history_of(
         self, write: Callable[[], Awaitable[T]], jobs: Collection[int] | None
     ) -> T:
-        """Write history; once more, if what was written by hand stood in the way."""
+        """Write history; once more, after removing rows that were written by hand."""
         try:
             return await write()
         except StoreRefused:

@@ -1,15 +1,14 @@
 """Dependency injection: factories of values that a handler gets by annotation, and their order.
 
-A factory provides the type that its return annotation names; a generator's, the type that it
-yields. Its own parameters are provided, too, or the `Job`.
+A factory provides the type that its return annotation names; a generator provides the type that it
+yields. Its own parameters are provided, too, or are the `Job`.
 
     @app.provide
     def open_session() -> Iterator[Session]:
         with Session(engine) as session:
             yield session
 
-    @app.task
-    def settle(order_id: int, *, session: Session = PROVIDED) -> None: ...
+    @app.task def settle(order_id: int, *, session: Session = PROVIDED) -> None: ...
 """
 
 from collections.abc import (
@@ -49,13 +48,13 @@ class _Provided(Enum):
 
 
 # The default of a parameter that a factory provides, so that type checkers let callers leave it
-# out. Not annotated as what it is, because it stands for a value of any type.
+# out. Typed as Any, because it replaces a value of any type.
 PROVIDED: Final[Any] = _Provided.PROVIDED
 
 
 @dataclass(frozen=True, slots=True)
 class Factory:
-    """A factory: what it provides, and what it takes.
+    """A factory: the type that it provides, and its parameters.
 
     Parameters:
         takes: the types of its parameters by name.
@@ -86,7 +85,7 @@ class Factories:
         """Add a factory.
 
         Raises:
-            ConfigurationError: its annotations do not say what it provides or takes, its type is
+            ConfigurationError: its annotations do not name what it provides or takes, its type is
                 provided already, or a task takes that type as an argument.
         """
         factory = _factory(function)
@@ -121,8 +120,8 @@ class Factories:
             loop: whether there is an event loop.
 
         Raises:
-            InvalidTask: a factory is missing or asynchronous without a loop, or some go in a
-                circle.
+            InvalidTask: a factory is missing, or asynchronous without a loop, or some depend on
+                each other in a circle.
         """
         found: dict[Any, Factory] = {}
         for name, kind in wanted.items():

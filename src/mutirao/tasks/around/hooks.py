@@ -1,11 +1,11 @@
 """The code that runs around a handler, where the handler runs: in its thread, loop or process.
 
-Those are hooks and, inside of them, the values from factories (`mutirao.tasks.around.factories`).
+They are hooks and, inside of them, the values from factories (`mutirao.tasks.around.factories`).
 
-A hook is a generator function that yields once, like a context manager. A plain one stands around
-plain functions, in their thread or child process; an asynchronous one around coroutines, in their
-event loop. Middleware (`mutirao.tasks.around.middleware`) stands further outside, always in the
-event loop of the worker, around refused attempts too.
+A hook is a generator function that yields once, like a context manager. A plain one wraps plain
+functions, in their thread or child process; an asynchronous one wraps coroutines, in their event
+loop. Middleware (`mutirao.tasks.around.middleware`) is further outside, always in the event loop of
+the worker, and also wraps refused attempts.
 
     @app.around_handler
     def fresh_connections(job: Job) -> Iterator[None]:
@@ -72,16 +72,16 @@ class Hooks:
         self.hooked = True
 
     def add_child_hook(self, hook: Hook) -> None:
-        """Add a plain hook that stands around handlers in child processes, and no others."""
+        """Add a plain hook that wraps handlers in child processes, and no others."""
         self.child_hooks += (hook,)
 
 
 @dataclass(frozen=True, slots=True)
 class Inside:
-    """The way to call one task's handler inside its surroundings.
+    """Calls one task's handler inside its hooks and factories.
 
     Parameters:
-        wanted: the types that the handler is given, by parameter.
+        wanted: the types that factories provide to the handler, by parameter.
         plan: the factories to call, each after those that it needs.
     """
 
@@ -90,11 +90,11 @@ class Inside:
     plan: tuple[Factory, ...]
 
     def call(self, job: Job, function: Callable[..., Any]) -> Any:
-        """Call a plain function; return what it returns.
+        """Call a plain function; return its result.
 
         Raises:
             ConfigurationError: a hook or a factory does not yield exactly once.
-            TypeError: the function returns an awaitable, which nobody awaits.
+            TypeError: the function returns an awaitable, which is not awaited.
         """
         with ExitStack() as stack:
             for hook in self.surroundings.hooks:
@@ -106,7 +106,7 @@ class Inside:
             return _at_hand(function(**self._given(values)))
 
     async def acall(self, job: Job, function: Callable[..., Awaitable[Any]]) -> Any:
-        """Call a coroutine function; return what it returns.
+        """Call a coroutine function; return its result.
 
         Raises:
             ConfigurationError: a hook or a factory does not yield exactly once.

@@ -12,8 +12,8 @@ synchronous and asynchronous callers.
         outcome = yield
         await statsd.count(job.task, outcome.kind)
 
-The first middleware in the list is the outermost. To raise before the yield of an enqueue refuses
-the job; to raise in an attempt has the same effect as if the handler had raised (so `raise
+The first middleware in the list is the outermost. An error before the yield of an enqueue refuses
+the job; an error in an attempt has the same effect as an error of the handler (so `raise
 Snooze(60)` works too).
 """
 
@@ -57,7 +57,7 @@ class Enqueueing:
             self._open.append(steps)
 
     def done(self, handle: Handle[Any]) -> None:
-        """Pass the handle to every middleware, innermost first; raise the first error of theirs."""
+        """Pass the handle to every middleware, innermost first; raise their first error."""
         raised: list[BaseException] = []
         while self._open:
             try:
@@ -85,7 +85,7 @@ class Enqueueing:
 
 
 def around_enqueue_many(middleware: Sequence[EnqueueManyMiddleware]) -> ExitStack:
-    """Return what stands around one call that enqueues many jobs: entered, to be used as `with`."""
+    """Return a context for one call that enqueues many jobs: entered, to be used as `with`."""
     with ExitStack() as stack:
         for each in middleware:
             stack.enter_context(Entered(each, each()))

@@ -20,7 +20,7 @@ AroundHandler = TypeVar("AroundHandler", bound=Hook | AsyncHook)
 
 
 class HookRegistry:
-    """The registration of what stands around enqueues, attempts and handlers."""
+    """Registers code around enqueues, attempts and handlers."""
 
     _around_enqueue: list[EnqueueMiddleware]
     _around_enqueue_many: list[EnqueueManyMiddleware]
@@ -43,8 +43,8 @@ class HookRegistry:
         Those are `enqueue_many`, `publish_many` and `enqueue_graph`.
 
         Parameters:
-            middleware: a plain generator function without parameters that yields once, around all
-                of the call: the middleware of each of its jobs stands inside. An error is raised at
+            middleware: a plain generator function without parameters that yields once, around the
+                whole call: the middleware of each of its jobs runs inside. An error is raised at
                 the yield, and cannot be swallowed. The first one added is the outermost.
         """
         self._around_enqueue_many.append(middleware)
@@ -63,11 +63,11 @@ class HookRegistry:
     def around_handler(self, hook: AroundHandler) -> AroundHandler:
         """Register a hook around handlers, which runs where the handler runs.
 
-        A hook takes the `Job` and yields once. A plain generator function stands around plain
-        functions, in their own thread or child process; an asynchronous one around coroutines, in
-        their event loop. A handler's error is raised at the yield. A hook may raise another one
-        instead, but cannot swallow it. What a hook raises fails the attempt. The first one added is
-        the outermost. It counts for the attempts that begin from now on.
+        A hook takes the `Job` and yields once. A plain generator function wraps plain functions, in
+        their own thread or child process; an asynchronous one wraps coroutines, in their event
+        loop. A handler's error is raised at the yield. A hook may raise another one instead, but
+        cannot swallow it. An error of a hook fails the attempt. The first one added is the
+        outermost. It applies to the attempts that begin from now on.
 
         Raises:
             ConfigurationError: the hook is not a generator function.
@@ -95,7 +95,7 @@ class HookRegistry:
         fails the attempt.
 
         Raises:
-            ConfigurationError: the annotations do not say what it provides and takes, another
+            ConfigurationError: the annotations do not name what it provides and takes, another
                 factory provides that type, or a task takes it as an argument already.
         """
         self._surroundings.factories.add(factory)

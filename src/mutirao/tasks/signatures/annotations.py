@@ -1,4 +1,4 @@
-"""The parts of annotations: their own text, and the fields of the classes that they name."""
+"""The parts of annotations: their own text, and the fields of the classes in it."""
 
 import inspect
 import sys
@@ -10,7 +10,7 @@ from typing import Any, Union, get_args, get_origin, get_type_hints, is_typeddic
 
 import msgspec
 
-UNRESOLVED = (NameError, AttributeError, TypeError, SyntaxError)  # what reading annotations raises
+UNRESOLVED = (NameError, AttributeError, TypeError, SyntaxError)  # errors of reading annotations
 
 
 def hints_one_by_one(
@@ -30,9 +30,9 @@ def hints_one_by_one(
 
 
 def may_come(why: Exception, function: Callable[..., Any]) -> bool:
-    """Return whether what cannot be resolved is a name that may be defined later.
+    """Return whether an unresolved name may be defined later.
 
-    That is so for a module whose body is being executed now.
+    That is possible for a module whose body is being executed now.
     """
     if isinstance(why, NameError):
         return _is_executed(globals_of(function))
@@ -54,10 +54,10 @@ def _is_executed(names: Mapping[str, Any]) -> bool:
 
 
 def parts(annotation: Any, *, but: Callable[[Any], bool] | None = None) -> Iterator[Any]:
-    """Yield an annotation and all it is made of, once each, the types of fields included.
+    """Yield an annotation and all its parts, once each, including the types of fields.
 
     Parameters:
-        but: returns True for what is left out, with all that it is made of.
+        but: returns True for parts to be left out, with all their own parts.
 
     Raises:
         NameError: the annotation of a field names a type that is not defined (yet).
@@ -74,7 +74,7 @@ def parts(annotation: Any, *, but: Callable[[Any], bool] | None = None) -> Itera
 
 
 def named_in(annotation: Any) -> Iterator[Any]:
-    """Yield what the text of an annotation names, the fields of classes left out."""
+    """Yield the types in the text of an annotation, without the fields of classes."""
     yield annotation
     for part in get_args(aliased(annotation)):
         yield from named_in(part)
@@ -91,7 +91,7 @@ def fields_of(kind: Any) -> dict[str, Any]:
 
 
 def aliased(annotation: Any) -> Any:
-    """Return what `type X = …` stands for; others as they are."""
+    """Return the type behind `type X = …`; other annotations unchanged."""
     return getattr(annotation, "__value__", annotation)
 
 

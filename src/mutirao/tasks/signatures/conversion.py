@@ -1,8 +1,8 @@
 """The conversion of values to JSON and back, by annotation: msgspec's, and pydantic's for models.
 
 msgspec reads one class that it does not know by a hook, but no union of several. A type that
-pydantic must read as a whole is therefore replaced by a `StandIn`, as is a dataclass or Struct
-with such a field.
+pydantic must read as a whole is therefore replaced by a `StandIn`. The same holds for a dataclass
+or Struct with such a field.
 """
 
 import dataclasses
@@ -30,7 +30,7 @@ def encoded(value: Any) -> bytes:
         MsgspecError, TypeError, OverflowError, RecursionError: it has no form in JSON.
     """
     payload = ENCODER.encode(value)
-    if b"null" in payload:  # only then is there more to find out, which takes 1 to 2 µs
+    if b"null" in payload:  # only then more has to be checked, which takes 1 to 2 µs
         _check_finite(value)
     return payload
 
@@ -41,7 +41,7 @@ def to_json(value: Any) -> str:
 
 
 def decoder(kind: Any) -> "json.Decoder[Any]":
-    """Return a decoder for what `readable` has returned, or for a Struct with such fields."""
+    """Return a decoder for a result of `readable`, or for a Struct with such fields."""
     return json.Decoder(kind, dec_hook=_from_json)
 
 
@@ -49,8 +49,8 @@ def readable(annotation: Any) -> Any:
     """Return an annotation in a form by which msgspec can read values.
 
     Raises:
-        NoForm: there is a class in it that JSON has no form for.
-        TypeError: no value of it would come back from JSON as it was.
+        NoForm: it contains a class that JSON has no form for.
+        TypeError: its values would not come back from JSON unchanged.
         NameError: it names a type that is not defined (yet).
     """
     models.check_models(annotation, set())
@@ -62,7 +62,7 @@ def readable(annotation: Any) -> Any:
 
 
 class NoForm(TypeError):
-    """JSON has no form for a type: a handler can be given such a value by a factory only."""
+    """JSON has no form for a type: only a factory can give such a value to a handler."""
 
 
 class _Anything(type):
@@ -72,7 +72,7 @@ class _Anything(type):
 
 
 class StandIn(metaclass=_Anything):
-    """Stands in an annotation for what msgspec cannot read, and reads it."""
+    """Replaces a part of an annotation that msgspec cannot read, and reads it."""
 
     load: ClassVar[Callable[[Any], Any]]
 
@@ -107,7 +107,7 @@ def _is_for_pydantic(annotation: Any) -> bool:
 
 
 def _rebuilder(kind: Any, new: dict[str, Any]) -> Callable[[Any], Any]:
-    """Return what reads a dataclass or Struct whose fields have these annotations instead."""
+    """Return a function that reads a dataclass or Struct with these annotations of fields."""
     like = (
         _struct_like(kind, new) if issubclass(kind, msgspec.Struct) else _dataclass_like(kind, new)
     )
@@ -151,7 +151,7 @@ def _default(field: Any, none: object, **more: Any) -> Any:
 
 
 def _parts_of(part: Any, seen: list[Any]) -> list[Any]:
-    """Return a type as msgspec describes it, and all of its parts."""
+    """Return msgspec's description of a type, and all of its parts."""
     if isinstance(part, tuple):
         for each in part:
             _parts_of(each, seen)

@@ -1,6 +1,6 @@
-"""What users of Django pass as arguments: lazy texts become texts; rows and queries are refused.
+"""Values of Django as arguments: lazy texts become texts; rows and queries are refused.
 
-Nothing here imports Django: where it is not loaded, no value can be one of its.
+Nothing here imports Django: if it is not loaded, no value can be one of its classes.
 """
 
 import sys

@@ -1,7 +1,7 @@
 """pydantic models as arguments and results: their form in JSON, and models that have none.
 
 A model is written by alias, without computed fields, and read as JSON, so that strict models work.
-Nothing here imports pydantic before a type of the user's is pydantic's.
+Nothing here imports pydantic before a type of the user is one of pydantic's.
 """
 
 import sys
@@ -32,7 +32,7 @@ def is_pydantic(annotation: object) -> bool:
 
 
 def dump(model: "BaseModel") -> Any:
-    """Return a model as what JSON has; its own class reads it again with `load`."""
+    """Return a model as a value of JSON; its own class reads it again with `load`."""
     return model.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
 
 
@@ -42,7 +42,7 @@ def load(kind: "type[BaseModel]", value: Any) -> "BaseModel":
 
 
 def loader(annotation: Any) -> Callable[[Any], Any]:
-    """Return what reads values of an annotation that pydantic has to read as a whole.
+    """Return a function that reads values which pydantic has to read as a whole.
 
     Raises:
         TypeError: pydantic cannot.
@@ -60,10 +60,10 @@ def loader(annotation: Any) -> Callable[[Any], Any]:
 
 
 def fields_in_json(kind: "type[BaseModel]") -> dict[str, Any] | None:
-    """Return the annotations of a model's fields by the names that they have in JSON.
+    """Return the annotations of a model's fields by their names in JSON.
 
-    `Any` is that of a field with a serializer of its own. None where the names are not known: it is
-    no object, takes any, or has a serializer for the whole.
+    A field with a serializer of its own has `Any`. None if the names are not known: the model is no
+    object, allows any fields, or has a serializer for the whole.
     """
     whole = kind.__pydantic_decorators__.model_serializers or kind.__pydantic_root_model__
     if whole or kind.model_config.get("extra") == "allow":

@@ -19,12 +19,12 @@ from mutirao.tasks.signatures.conversion import NoForm, readable
 
 
 class Argument(NamedTuple):
-    """An argument of a task, as people see it who fill in a form.
+    """An argument of a task, for a form that people fill in.
 
     Parameters:
-        kind: its annotation, as it would be written; "str" and "int" for those types.
-        default: as it would be written; None: it has to be given.
-        any_name: whether it takes arguments by any other name, as `**options` does.
+        kind: its annotation as source text; "str" and "int" for those types.
+        default: as source text; None: it is required.
+        any_name: whether it takes arguments of any other name, as `**options` does.
     """
 
     name: str
@@ -82,7 +82,7 @@ class Parameters:
 
     @cached_property
     def described(self) -> tuple[Argument, ...]:
-        """The arguments that a caller gives by name, in order, without those that are provided."""
+        """The arguments that a caller gives by name, in order, without provided ones."""
         provided, found = self.provided, []
         for each in self._arguments:
             if each.name in provided or each.kind is Parameter.VAR_POSITIONAL:
@@ -97,7 +97,7 @@ class Parameters:
         return tuple(found)
 
     def left_out(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[str]:
-        """Return the parameters to be provided that a direct call of the handler leaves out."""
+        """Return the provided parameters that a direct call of the handler leaves out."""
         marked = [each.name for each in self._all.values() if each.default is PROVIDED]
         if not marked:
             return []
@@ -105,7 +105,7 @@ class Parameters:
         return [name for name in marked if name not in given]
 
     def join(self, factories: Factories) -> None:
-        """Use these factories from now on, and compute again what depended on the others."""
+        """Use these factories from now on, and compute again what depends on them."""
         self._factories = factories
         for kind in type(self).__mro__:
             for name, each in vars(kind).items():
@@ -134,7 +134,7 @@ class Parameters:
             raise InvalidTask(f"task {self._task!r}: the parameter {parameter.name!r} {why}")
 
     def _why_not_provided(self, parameter: Parameter, among: list[Parameter]) -> str | None:
-        """Return why no factory could give this parameter, which is one of those; or None."""
+        """Return why no factory could provide this parameter, which is one of those; or None."""
         by_name, only_by_name = Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY
         place = parameter.kind
         if place not in (by_name, only_by_name) or (place is by_name and need_spreading(among)):
@@ -150,12 +150,12 @@ class Parameters:
         return None
 
     def decide(self, *, with_result: bool = False) -> bool:
-        """Check what no factory and no name that comes later can change.
+        """Check what later factories and names cannot change.
 
         Returns:
             Whether that is all there is to check. Otherwise `check` decides later about parameters
             of types that JSON has no form for, which a factory may provide, and about names that a
-            module may define which is still being imported.
+            module may still define while it is being imported.
 
         Raises:
             InvalidTask: no job of this handler could run.
@@ -194,7 +194,7 @@ class Parameters:
         """Return the annotations that can be resolved, and the names of the others.
 
         Raises:
-            InvalidTask: another one can never be.
+            InvalidTask: an annotation can never be resolved.
         """
         try:
             return self._hints, ()
@@ -208,7 +208,7 @@ class Parameters:
         return hints, unresolved.keys()
 
     def takes(self, name: str) -> bool:
-        """Return whether a call may have an argument of this name, as far as is known by now."""
+        """Return whether a call may have an argument of this name, as far as is known."""
         hints, _ = self._resolved_by_now()
         given = [
             each
@@ -242,14 +242,14 @@ class Parameters:
 
     @property
     def _arguments(self) -> list[Parameter]:
-        """The parameters but for the injected `Job`."""
+        """The parameters without the injected `Job`."""
         return [*self._all.values()][1 if self.wants_job else 0 :]
 
     def _after_job(self, hints: dict[str, Any]) -> list[Parameter]:
         return [*self._all.values()][1 if self._takes_job(hints) else 0 :]
 
     def _readable(self, name: str, annotation: Any) -> Any:
-        """Return the annotation of a parameter, or of "return", as it is read from JSON."""
+        """Return the annotation of a parameter, or of "return", in its form for JSON."""
         result = name == "return"
         what = "the result, which is kept," if result else f"the parameter {name!r}"
         try:

@@ -24,7 +24,7 @@ CallArguments = tuple[tuple[Any, ...], dict[str, Any]]
 
 
 class Signature(Parameters):
-    """The calls of a handler: their arguments, which are not what factories provide."""
+    """Converts the arguments of calls of a handler, without those that factories provide."""
 
     def given_by(self, factories: Factories) -> "Signature":
         """Return the signature of the same handler with other factories."""
@@ -42,7 +42,7 @@ class Signature(Parameters):
         Raises:
             InvalidArguments: they do not fit the signature or its types, or are not JSON.
         """
-        decoder = self._decoder  # raises errors of the task itself, which no caller has caused
+        decoder = self._decoder  # raises errors of the task itself, not of the caller
         if (named := self._named(args, kwargs)) is not None:
             try:
                 payload = encoded(named)
@@ -92,8 +92,8 @@ class Signature(Parameters):
     ) -> tuple[str, dict[str, Any]]:
         """Return the encoded arguments without the placeholders, and the placeholders by name.
 
-        `stands_for` returns what an argument is a placeholder for; `...` if it is an ordinary
-        value.
+        `stands_for` returns the result that an argument is a placeholder for; `...` if it is an
+        ordinary value.
 
         Raises:
             InvalidArguments: the others do not fit the signature or its types, or are not JSON.
@@ -195,7 +195,7 @@ class Signature(Parameters):
 
 
 class WholeSignature(Signature):
-    """A signature of which no argument is a placeholder: calls are encoded as a whole."""
+    """A signature whose arguments are never placeholders: calls are encoded as a whole."""
 
     def encode_around(
         self,
@@ -203,5 +203,5 @@ class WholeSignature(Signature):
         kwargs: dict[str, Any],
         stands_for: Callable[[object], Any],
     ) -> tuple[str, dict[str, Any]]:
-        """Do as `encode` does."""
+        """Return what `encode` returns, and no placeholders."""
         return self.encode(args, kwargs), {}

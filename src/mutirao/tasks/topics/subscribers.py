@@ -1,6 +1,6 @@
 """Subscribers: tasks whose jobs are deliveries of publications.
 
-The claim of a delivery brings the payload and the topic (`mutirao.ports.records_api`).
+The claim of a delivery has the payload and the topic (`mutirao.ports.records_api`).
 """
 
 from collections.abc import Callable, Mapping
@@ -35,7 +35,7 @@ from mutirao.tasks.topics.topics import Topic
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
-_OWN = f'{{"{SUBSCRIPTION}":'  # begins what a delivery has of its subscription
+_OWN = f'{{"{SUBSCRIPTION}":'  # the beginning of a delivery's own arguments
 _PLAIN = (Any, object, dict, Mapping)
 
 
@@ -82,7 +82,7 @@ class Subscriber(Task[P, R]):
 
     @property
     def subscription(self) -> Subscription | None:
-        """The subscription, as a worker declares it; None if it is for others' only."""
+        """The subscription, as a worker declares it; None if only others are made for it."""
         if self._topic is None:
             return None
         terms: Any = {**self._terms, "limit": ()}  # its limits are the task's
@@ -98,8 +98,8 @@ class Subscriber(Task[P, R]):
     def _check_counted(self) -> None:
         """Raise InvalidTask if deliveries are distinguished by an argument.
 
-        The payload is stored once, in the publication, and read when a delivery is claimed: after
-        it was counted.
+        The payload is stored once, in the publication, and read when a delivery is claimed: that is
+        after limits have counted it.
         """
         by = [self.options.fair_by, *(each.by for each in self.options.limits)]
         if wrong := [each for each in by if each not in (None, *Whose._fields)]:
@@ -110,7 +110,7 @@ class Subscriber(Task[P, R]):
 
 
 class DeliverySignature(WholeSignature):
-    """The parameters of a subscriber: what was published, and `event: Event`, either or both."""
+    """The parameters of a subscriber: the published event, and `event: Event`, either or both."""
 
     def __init__(
         self,
@@ -120,7 +120,7 @@ class DeliverySignature(WholeSignature):
         topic: str | None,
         kind: Any,
     ) -> None:
-        """Set the parts; `kind` is the type of what is published, if it is known."""
+        """Set the parts; `kind` is the type of the events, if it is known."""
         super().__init__(function, task, factories)
         self._topic, self._kind = topic, kind
 
@@ -129,7 +129,7 @@ class DeliverySignature(WholeSignature):
         return type(self)(self._function, self._task, factories, self._topic, self._kind)
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Raise InvalidArguments: nobody enqueues a delivery."""
+        """Raise InvalidArguments: deliveries cannot be enqueued."""
         raise InvalidArguments(
             f"{self._task!r} is a subscriber: its jobs are made of what is published on"
             f" {self._topic or 'topics'!r}; publish there, or call {self._task}.function in a test"
@@ -139,7 +139,7 @@ class DeliverySignature(WholeSignature):
         """Check what is known when the subscriber is registered, its parameters first.
 
         Raises:
-            InvalidTask: it takes what no delivery brings.
+            InvalidTask: it takes an argument that no delivery has.
         """
         whole = super().decide(with_result=with_result)
         hints, unresolved = self._resolved_by_now()
@@ -157,7 +157,7 @@ class DeliverySignature(WholeSignature):
         Raises:
             InvalidArguments: it is no delivery, or does not fit the handler's types.
         """
-        # Where its subscription has a limit, a delivery has an argument by which that counts.
+        # If its subscription has a limit, a delivery has an argument by which that counts.
         counted = payload.startswith(_OWN) and '"event":{' not in payload
         if payload == "{}" or counted:
             raise InvalidArguments(
@@ -198,7 +198,7 @@ class DeliverySignature(WholeSignature):
 
 
 def _wait(args: str, usual: BackoffFunction, attempt: int, error: BaseException | None) -> float:
-    """Return the wait of a delivery; read when there is one, as its row may have anything."""
+    """Return the wait of a delivery; only now read from its row, which may contain anything."""
     waits = read_object(args).get(RETRY)
     if waits is None:
         return usual(attempt, error)

@@ -1,4 +1,4 @@
-"""What people change of a subscription that there is, checked with what stays of it."""
+"""Changes of existing subscriptions, checked with the options that stay."""
 
 from collections.abc import Mapping
 from typing import Any, Literal, TypedDict
@@ -16,12 +16,12 @@ _OF_JOB = ("queue", "priority")
 
 
 class SubscriptionChange(TypedDict, total=False):
-    """The parameters of `app.subscriptions.change(…)`; what is left out stays.
+    """The parameters of `app.subscriptions.change(…)`; the other options stay.
 
     Parameters:
         topic: a topic, its name, or a pattern.
         tenant, group: only what is published for them; None for any, and for none.
-        filter: fields of what is published, as `put` takes them; None for all.
+        filter: fields of publications, as `put` takes them; None for all.
         order_by: a field: deliveries with the same value in it run one after another; None: none.
         when_dead: `"stop"` or `"continue"`, with `order_by`.
         queue, priority: of its deliveries.
@@ -46,7 +46,7 @@ def changed_values(
         topic: the one that it is on from now on.
 
     Raises:
-        InvalidTopic, InvalidSubscription, InvalidJob: it cannot be so.
+        InvalidTopic, InvalidSubscription, InvalidJob: the result is invalid.
         TypeError: an option is unknown.
     """
     refuse_unknown("app.subscriptions.change", given, SubscriptionChange)

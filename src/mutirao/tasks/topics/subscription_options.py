@@ -50,18 +50,17 @@ class SubscriptionTerms(TypedDict, total=False):
     Parameters:
         tenant: only what is published for this tenant; unless given for any, and for none.
         group: only what is published for this group; unless given for any, and for none.
-        filter: fields of what is published, by name (with dots between the names on the way into
+        filter: fields of publications, by name (with dots between the names on the way into
             objects), each with the value that it equals, `{"in": [values]}` or `{"exists": True}`
-            (or False). All of them have to be so.
-        key: a field of what is published: of deliveries with the same value in it one
-            waits at most, or runs, as the options of a key say (`on_conflict`, `unique_for`,
-            `debounce_limit`; `scope` is the subscription's own unless given). Where it is missing
-            or null there is no key.
-        order_by: a field of what is published: deliveries with the same value in it run
-            one after another, in the order of the publications. Where it is missing or null there
-            is no order.
+            (or False). All of them have to match.
+        key: a field of publications: of deliveries with the same value in it one waits at most, or
+            runs, by the options of a key (`on_conflict`, `unique_for`, `debounce_limit`; `scope` is
+            the subscription's own unless given). If the field is missing or null there is no key.
+        order_by: a field of publications: deliveries with the same value in it run one after
+            another, in the order of the publications. If the field is missing or null there is no
+            order.
         when_dead: `"stop"` unless given: a dead delivery stops those of its value that come after
-            it, until it is redriven; `"continue"`: they go on.
+            it, until it is redriven; `"continue"`: they are delivered.
     """
 
     tenant: str | None
@@ -78,8 +77,7 @@ class PutTerms(SubscriptionTerms, total=False):
     Parameters:
         limit: how many of its deliveries run at once, in the whole fleet, or start in a period:
             `Limit(5)`, `Limit(100, per=60)`, or both.
-        on_conflict, unique_for, debounce_limit: what `key` means, instead of what the subscriber
-            says.
+        on_conflict, unique_for, debounce_limit: replace the subscriber's options of the key.
         retry: the waits between the attempts of a delivery, in seconds or as `timedelta`s, of which
             there is one more: `[5, 60, 3600]`; none for one attempt. Unless given the subscriber's.
             Its terms for certain errors (`only`, `never`, `by_type`) apply to these, too.
@@ -121,13 +119,13 @@ def options_of(terms: TaskTerms) -> TaskOptions:
 def subscription_of(
     id: str, topic: "str | Topic[Any]", job: NewJob, unique: Unique, terms: PutTerms
 ) -> Subscription:
-    """Return a subscription; `unique` is what its task says of keys.
+    """Return a subscription; `unique`: the options of a key in its task.
 
     Raises:
         InvalidTopic: it is no topic and no pattern.
-        InvalidSubscription: the id is an endpoint's, or the filter, the key or a limit cannot be,
-            or asks of fields that the topic does not have.
-        InvalidLimit: a limit is none.
+        InvalidSubscription: the id is an endpoint's, or the filter, the key or a limit is invalid,
+            or names fields that the topic does not have.
+        InvalidLimit: a limit is not a `Limit`.
         InvalidJob: the id, the tenant or the group is too long, or no text.
         TypeError: an option is unknown.
     """
@@ -170,7 +168,7 @@ def check_id(id: str) -> None:
 
     Raises:
         InvalidJob: it is too long, or no text.
-        InvalidSubscription: it is that of an endpoint's.
+        InvalidSubscription: it is the id of an endpoint's subscription.
     """
     check_text("id of a subscription", id, MAX_SUBSCRIPTION_ID)
     if id.startswith(OF_ENDPOINT):
@@ -194,11 +192,11 @@ def _retry(job: NewJob, terms: PutTerms) -> tuple[float, ...] | None:
 
 
 def _with_terms(usual: Unique, terms: PutTerms) -> Unique:
-    """Return what a key means: what the subscriber says, with what the subscription says instead.
+    """Return the options of a key: the subscriber's, replaced by those of the subscription.
 
     Raises:
-        InvalidSubscription: it says so of no key.
-        InvalidJob: the subscriber has a rule instead, or there is nothing of that name.
+        InvalidSubscription: options are given without a key.
+        InvalidJob: the subscriber has a rule instead, or an option is unknown.
     """
     said = {name: terms.get(name) for name in _OF_KEY if terms.get(name) is not None}
     if said and terms.get("key") is None:
@@ -211,7 +209,7 @@ def _with_terms(usual: Unique, terms: PutTerms) -> Unique:
 
 
 def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Unique:
-    """Return what a key means among the deliveries of a subscription, checked."""
+    """Return the options of the key for the deliveries of a subscription, checked."""
     _check_names_field(key, topic, "key")
     if usual.supersede is not None or usual.on_conflict is OnConflict.ERROR:
         raise InvalidSubscription(
@@ -224,7 +222,7 @@ def _unique(id: str, key: str, usual: Unique, topic: "str | Topic[Any]") -> Uniq
 
 
 def _when_dead(terms: SubscriptionTerms, topic: "str | Topic[Any]") -> WhenDead | None:
-    """Return what a dead delivery does to those after it, where there is an order, checked."""
+    """Return what a dead delivery does to later ones if there is an order, checked."""
     order_by, given = terms.get("order_by"), terms.get("when_dead")
     if order_by is None:
         if given is not None:
@@ -240,7 +238,7 @@ def _when_dead(terms: SubscriptionTerms, topic: "str | Topic[Any]") -> WhenDead 
 
 
 def _check_names_field(field: str, topic: "str | Topic[Any]", what: str) -> None:
-    """Raise InvalidSubscription unless this is a field of what is published."""
+    """Raise InvalidSubscription unless this is a field of the topic's events."""
     check_field(field, what)
     if len(field) > MAX_KEY:
         raise InvalidSubscription(f"{what} has {len(field)} characters; give up to {MAX_KEY}")
@@ -248,10 +246,10 @@ def _check_names_field(field: str, topic: "str | Topic[Any]", what: str) -> None
 
 
 def _check_asked(given: object, topic: "str | Topic[Any]") -> dict[str, Any]:
-    """Return a filter as JSON has it.
+    """Return a filter in JSON form.
 
     Raises:
-        InvalidSubscription: it cannot be, or what is published on the topic is never so.
+        InvalidSubscription: it is invalid, or never matches an event of the topic.
     """
     filter = _as_json(given)
     _check_known(first_names(filter), topic, "the filter")
@@ -284,14 +282,14 @@ def _check_kind(field: str, value: object, topic: Topic[Any]) -> None:
 
 
 def _kinds_in(kind: Any) -> dict[str, Any]:
-    """Return the types of the fields by the names that they have in JSON."""
+    """Return the types of the fields by their names in JSON."""
     if issubclass(kind, msgspec.Struct):
         return {each.encode_name: each.type for each in msgspec.structs.fields(kind)}
     return (fields_in_json(kind) or {}) if is_model(kind) else fields_of(kind)
 
 
 def _as_json(given: object) -> dict[str, Any]:
-    """Return a filter as JSON has it, in which an enum, a UUID or a date is text."""
+    """Return a filter in JSON form, in which an enum, a UUID or a date is text."""
     try:
         return check_filter(json.loads(to_json(given)))
     except UNFIT as unfit:
@@ -301,7 +299,7 @@ def _as_json(given: object) -> dict[str, Any]:
 
 
 def _check_known(names: set[str], topic: "str | Topic[Any]", of: str) -> None:
-    """Raise InvalidSubscription for fields that what is published does not have."""
+    """Raise InvalidSubscription for fields that events of the topic do not have."""
     known = _names_in(topic.kind) if isinstance(topic, Topic) else None
     if known is not None and (strange := names - known):
         raise InvalidSubscription(
@@ -311,7 +309,7 @@ def _check_known(names: set[str], topic: "str | Topic[Any]", of: str) -> None:
 
 
 def _names_in(kind: Any) -> set[str] | None:
-    """Return the names of the fields that a type has in JSON; None where that is not known."""
+    """Return the names of a type's fields in JSON; None if they are not known."""
     if not isinstance(kind, type):
         return None
     if issubclass(kind, msgspec.Struct):

@@ -1,14 +1,14 @@
-"""Topics: tasks whose jobs are publications. See `subscribers` for those who get them.
+"""Topics: tasks whose jobs are publications. See `subscribers` for their receivers.
 
     orders = app.topic("order.placed", OrderPlaced)
 
-    @app.subscriber("reindex", topic=orders)
-    async def reindex(order: OrderPlaced, event: Event) -> None: ...
+    @app.subscriber("reindex", topic=orders) async def reindex(order: OrderPlaced, event: Event) ->
+    None: ...
 
     orders.publish(OrderPlaced(7), conn=session)
 
-A worker makes the deliveries of a publication; nobody calls the function of its task. The claim of
-a delivery brings the payload and the topic (`mutirao.ports.records_api`).
+A worker makes the deliveries of a publication; the function of its task is never called. The claim
+of a delivery has the payload and the topic (`mutirao.ports.records_api`).
 """
 
 from collections.abc import Iterable
@@ -41,7 +41,7 @@ class Topic(Task[[Any], None], Generic[T]):
     )
 
     def __init__(self, app: TopicApp, topic: str, kind: Any, options: TaskOptions) -> None:
-        """Set the parts; `kind` is the type of what is published."""
+        """Set the parts; `kind` is the type of the events."""
         super().__init__(app, _delivered, task_of(topic), _patient(options), unannotated=kind)
         self.topic, self.kind, self._many = topic, kind, app
         surroundings = app._surroundings.factories
@@ -55,8 +55,8 @@ class Topic(Task[[Any], None], Generic[T]):
     ) -> Handle[None]:
         """Publish: each subscription to the topic gets one job of it. Return the publication.
 
-        It costs what enqueueing one job costs, however many subscriptions there are. Those that
-        match are found by a worker, in the commit that completes the publication.
+        It costs as much as enqueueing one job, however many subscriptions there are. A worker finds
+        the matching ones, in the commit that completes the publication.
 
         Parameters:
             event: a value of the topic's type, which JSON has as an object.
@@ -114,17 +114,17 @@ class Topic(Task[[Any], None], Generic[T]):
 
 
 def _patient(options: TaskOptions) -> TaskOptions:
-    """Return options of a topic that are not the application's for handlers.
+    """Return options of a topic that do not use the application's defaults for handlers.
 
-    Deliveries are made by our own code and may be made again; a subscriber that lacks its delivery
-    when the publication is given up never gets it.
+    Deliveries are made by Mutirão's own code and may be made again; a subscriber that lacks its
+    delivery when the publication is given up never gets it.
     """
     retry, timeout = options.retry or OF_PUBLICATIONS, options.timeout or inf
     return replace(options, retry=retry, timeout=timeout)
 
 
 async def _delivered(event: Any) -> None:
-    """Stand for what a worker does with a publication."""
+    """Replaces the function of a publication's task; a worker handles publications itself."""
     raise WrongState(
         "a publication was called like a function; its deliveries are made by a worker, or by"
         " mutirao.testing.drain"
@@ -132,10 +132,10 @@ async def _delivered(event: Any) -> None:
 
 
 class PublicationSignature(WholeSignature):
-    """The one parameter of a topic's task: its JSON is the arguments as a whole."""
+    """The one parameter of a topic's task: its JSON is the whole of the arguments."""
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """Return what is published as JSON.
+        """Return an event as JSON.
 
         Raises:
             InvalidArguments: it does not fit the topic's type, or is no object in JSON.

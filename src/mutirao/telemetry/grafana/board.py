@@ -1,4 +1,4 @@
-"""A dashboard as Grafana reads it: rows of panels, each with its queries.
+"""A dashboard in Grafana's format: rows of panels, each with its queries.
 
 The names of the JSON are Grafana's (schema 39). The JSON has little, so that it holds for
 several versions: Grafana fills in the rest.
@@ -16,7 +16,7 @@ HEIGHTS: Mapping[Kind, int] = {"stat": 4, "timeseries": 8, "table": 8}
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """A query, and what its series are called; for Prometheus a template, `{{queue}}`."""
+    """A query, and the names of its series; for Prometheus a template, `{{queue}}`."""
 
     text: str
     legend: str = ""
@@ -31,7 +31,7 @@ class Panel:
         unit: of its values, as Grafana calls it.
         width: of 24 columns.
         reds: the value from which it is red; None: no colours.
-        says: what it shows, where the title does not say it all.
+        says: what it shows, if the title is not enough.
     """
 
     title: str
@@ -53,12 +53,12 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class DataSource:
-    """Where queries are asked.
+    """The data source of queries.
 
     Parameters:
         kind: the type of the data source.
-        title: what people call it.
-        targets: what a query of this source has beside what all have.
+        title: its name for people.
+        targets: fields of its queries, besides the common ones.
     """
 
     kind: str
@@ -68,7 +68,7 @@ class DataSource:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """What people choose above: the values that a query finds; all of them at first."""
+    """A selection at the top: the values that a query finds; all of them at first."""
 
     name: str
     label: str
@@ -94,7 +94,7 @@ class Board:
                 yield from panel.queries
 
     def as_json(self) -> dict[str, Any]:
-        """Return what Grafana imports."""
+        """Return the JSON that Grafana imports."""
         return {
             "uid": self.uid,
             "title": self.title,

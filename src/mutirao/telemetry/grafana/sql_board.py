@@ -1,10 +1,10 @@
 """The dashboard on the SQL views, for Grafana's PostgreSQL and MySQL data sources.
 
-It needs no Prometheus, and no more of the database than the role `reader` may see. What was done is
-known by the hour; what stands now, at once.
+It needs no Prometheus, and only the rights of the role `reader`. Finished attempts are known by the
+hour; the present state, at once.
 
-In the queries, `<hours>` is what the dashboard shows, `<day>` the last 24 hours, and `<queues>`
-those that were chosen.
+In the queries, `<hours>` is the time range of the dashboard, `<day>` the last 24 hours, and
+`<queues>` the chosen ones.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ from mutirao.telemetry.grafana.board import Board, DataSource, Panel, Query, Row
 Database = Literal["postgresql", "mysql"]
 DATABASES: tuple[Database, ...] = get_args(Database)
 _QUEUES = {"<queues>": "queue IN (${queue:sqlstring})"}
-# MySQL's views have UTC, whatever time zone the data source has chosen for its sessions.
+# MySQL's views use UTC, whatever time zone the data source has chosen for its sessions.
 _SHOWN_BY_MYSQL = (
     "hour BETWEEN '1970-01-01' + INTERVAL $__unixEpochFrom() SECOND"
     " AND '1970-01-01' + INTERVAL $__unixEpochTo() SECOND"
@@ -152,7 +152,7 @@ def board(database: Database) -> Board:
 
 
 def _of(row: Row, said: Mapping[str, str]) -> Row:
-    """Return a row as a database says it."""
+    """Return a row with the queries of a database."""
     panels = [replace(each, queries=_said(each.queries, said)) for each in row.panels]
     return replace(row, panels=panels)
 

@@ -21,7 +21,7 @@ def documents() -> dict[str, str]:
 
 
 def write(directory: Path) -> list[Path]:
-    """Write all of them, in place of what was there under these names; return where."""
+    """Write all of them, replacing existing files; return their paths."""
     directory.mkdir(parents=True, exist_ok=True)
     written = []
     for name, text in documents().items():

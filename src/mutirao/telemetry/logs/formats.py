@@ -48,7 +48,7 @@ class TextFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """A formatter of JSON lines: what stands in `docs/logs.md`, and the other fields."""
+    """A formatter of JSON lines: the fields of `docs/logs.md`, and the record's others."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the record as a JSON object, in one line of printable characters."""
@@ -58,7 +58,7 @@ class JsonFormatter(logging.Formatter):
 class LogfmtFormatter(logging.Formatter):
     """A formatter of `name=value` lines, as logfmt has them: the same fields, without depth.
 
-    A value that is no plain word stands in quotes, escaped as in JSON; a list or an object is JSON
+    A value that is no plain word is in quotes, escaped as in JSON; a list or an object is JSON
     in quotes.
     """
 
@@ -154,7 +154,7 @@ def _logfmt(value: Any) -> str:
 
 
 def _name(name: str) -> str:
-    """Return the name of a field, in which nothing stands that would end it."""
+    """Return the name of a field, without characters that would end it."""
     return _UNNAMED.sub("_", str(name)) or "_"
 
 

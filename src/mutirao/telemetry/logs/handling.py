@@ -1,4 +1,4 @@
-"""A handler whose lines stay whole, and a filter that has records say of which job they are."""
+"""A handler whose lines stay whole, and a filter that adds the job to log records."""
 
 import logging
 import sys
@@ -10,7 +10,7 @@ _UNWRITABLE = "a record of %s cannot be written: %s; its message is %r"
 
 
 def job_fields() -> dict[str, Any]:
-    """Return what a record that is made here says: the job, its worker, and where in a trace.
+    """Return the fields of a record that is made here: the job, its worker, and the trace.
 
     For logging libraries other than `logging`. In a handler that is `job`, `task`, `queue`,
     `attempt`, `run` and `worker`; `tenant`, `group`, `database`, `trace` and `span` where they are
@@ -20,7 +20,7 @@ def job_fields() -> dict[str, Any]:
 
 
 class JobFields(logging.Filter):
-    """A filter that lets all records pass, and gives each the fields of the job it is made for.
+    """A filter that accepts all records, and gives each the fields of the job it is made for.
 
     It belongs to a handler, not to a logger, whose filters do not see the records of the loggers
     below; and to a `QueueHandler` rather than to the listener behind it, in another thread. A
@@ -36,9 +36,9 @@ class JobFields(logging.Filter):
 
 
 class LineHandler(logging.StreamHandler[Any]):
-    """A handler for a stream, each of whose lines is as its formatter says, whatever happens.
+    """A handler for a stream that writes each record exactly as its formatter returns it.
 
-    `logging` itself prints what it cannot format, with a traceback, among the lines.
+    `logging` itself prints a traceback among the lines if it cannot format a record.
     """
 
     def __init__(self, formatter: logging.Formatter, stream: Any = None) -> None:
@@ -48,7 +48,7 @@ class LineHandler(logging.StreamHandler[Any]):
         self.addFilter(JobFields())
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the record's line, or one that says why there is none."""
+        """Return the record's line, or one with the reason why there is none."""
         try:
             return super().format(record)
         except Exception as error:  # noqa: BLE001 (said in the line)

@@ -1,7 +1,7 @@
-"""Metrics in Prometheus's text: what a worker did, and what the store holds.
+"""Metrics in Prometheus's text format: those of a worker, and those of the store.
 
-Two sources. A worker counts what it does, and is scraped at a port of its own. What the store holds
-is the same the caller: it is read once for a fleet, and never by each worker.
+There are two sources. A worker counts what it does, and is scraped at a port of its own. The state
+of the store is the same for every worker: it is read once for a fleet, and never by each worker.
 """
 
 from mutirao.errors import MissingDriver

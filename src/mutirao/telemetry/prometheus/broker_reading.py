@@ -1,4 +1,4 @@
-"""What waits and what is dead at an application's brokers, by queue: two counts of each."""
+"""Counts waiting and dead messages at an application's brokers, by queue."""
 
 import asyncio
 from collections.abc import Iterator, Mapping
@@ -12,7 +12,7 @@ from mutirao.ports import Transport
 from mutirao.telemetry.prometheus.families import Named, gauge, written
 
 READ_WITHIN = 8.0  # seconds for the two counts of a queue
-MOST_QUEUES = 200  # that are asked for
+MOST_QUEUES = 200  # that are counted
 
 UP = Named("mutirao_broker_up", "1 if the queue's broker could be asked, else 0.", ("queue",))
 WAITING = Named("mutirao_broker_waiting_messages", "Messages that wait at a broker.", ("queue",))
@@ -20,14 +20,14 @@ DEAD = Named("mutirao_broker_dead_messages", "Messages that are dead at a broker
 
 
 class BrokerReading(NamedTuple):
-    """What there is in a queue of a broker; None: nobody can tell."""
+    """The messages in a queue of a broker; None: unknown."""
 
     queue: str
     counts: tuple[int, int] | None
 
 
 async def read_brokers(transports: Mapping[str, Transport]) -> list[BrokerReading]:
-    """Ask for each queue at its broker; one that is away keeps the others not back."""
+    """Count each queue at its broker; an unavailable broker does not delay the others."""
     queues = sorted(transports)[:MOST_QUEUES]
     return [*await asyncio.gather(*(_read(queue, transports[queue]) for queue in queues))]
 

@@ -17,7 +17,7 @@ MOST_SERIES = 1_000  # queues and tasks that have series of their own
 class EnqueuedJobs:
     """The counter `mutirao_jobs_enqueued_total`, by queue and task, in a registry of the program.
 
-    Whoever enqueues is mostly a web server, which has metrics of its own: the counter is one of
+    Most programs that enqueue are web servers with metrics of their own: the counter is one of
     these, also in several processes with `PROMETHEUS_MULTIPROC_DIR`. A job is counted once its
     enqueue has returned: what is rolled back later is counted, too. Jobs of schedules, deliveries
     of topics and what SQL writes pass through no program, and are not.

@@ -1,4 +1,4 @@
-"""Series of numbers, as we keep them, and the families that Prometheus gets.
+"""Series of numbers, and the families of metrics that are made of them for Prometheus.
 
 Plain numbers in dictionaries, which the event loop of a worker alone changes, and which a scrape
 reads: a thousand attempts are added up in about a millisecond, and no lock is taken for one. The
@@ -21,11 +21,11 @@ Labels = tuple[str, ...]
 LONG = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 3600)
 SHORT = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5)  # of statements
 SIZES = (0, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000)  # jobs of a claim
-OTHERS = "(others)"  # the label of what has no series of its own, as there are too many
+OTHERS = "(others)"  # the label of all that have no series of their own, as there are too many
 
 
 class Named(NamedTuple):
-    """The name of a family, what it says, and its labels."""
+    """The name of a family, its description, and its labels."""
 
     name: str
     says: str
@@ -58,17 +58,17 @@ class Distribution:
 
 
 class SeriesNames:
-    """The names that have series of their own: so many at most, those that came first.
+    """The names that have series of their own: a limited number, the first ones.
 
-    Queues may be made of whatever a program likes, such as ids. A series for each would be the end
-    of the Prometheus that scrapes it.
+    Names of queues may be anything, such as ids. A series for each would overload the Prometheus
+    that scrapes it.
     """
 
     def __init__(self, most: int) -> None:
         self._most, self._known = most, dict[Labels, Labels]()
 
     def label(self, names: Labels) -> Labels:
-        """Return the labels of something that is called so."""
+        """Return the labels for an object with these names."""
         found = self._known.get(names)
         if found is not None:
             return found
@@ -78,7 +78,7 @@ class SeriesNames:
 
 
 def written(name: str) -> str:
-    """Return a name as text can have it: a row may hold half a character."""
+    """Return a name in a form that text can hold: a row may contain half a character."""
     return name.encode(errors="backslashreplace").decode()
 
 
@@ -89,7 +89,7 @@ def counter(named: Named, values: Iterable[tuple[Labels, float]]) -> Metric:
 
 
 def gauge(named: Named, values: Iterable[tuple[Labels, float]]) -> Metric:
-    """Return a family of numbers that are so at the moment."""
+    """Return a family of momentary numbers."""
     return _filled(GaugeMetricFamily(named.name, named.says, labels=named.labels), values)
 
 

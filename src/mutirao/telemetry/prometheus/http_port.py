@@ -20,21 +20,21 @@ from mutirao.log import log
 from mutirao.ports.measurements import WorkerCondition
 
 READ_WITHIN = SENT_WITHIN = 10.0  # seconds for a whole request, and for a whole answer
-NO_PLACE = 0.1  # seconds until the next try, where the process may open nothing more
+NO_PLACE = 0.1  # seconds until the next try, if the process may open no more descriptors
 MOST_AT_ONCE = 16  # connections; further ones are closed at once
-END_LIMIT = 2.0  # seconds that its end is waited for
+END_LIMIT = 2.0  # seconds to wait for its end
 TEXT, JSON = "text/plain; charset=utf-8", "application/json"
 
 
 class PortReply(NamedTuple):
-    """What a path answers."""
+    """The answer of a path."""
 
     status: int
     content_type: str
     body: bytes
 
 
-Answer = Callable[[str], PortReply]  # is given the Accept header
+Answer = Callable[[str], PortReply]  # is called with the Accept header
 Answers = Mapping[str, Answer]  # by path
 
 
@@ -44,8 +44,8 @@ class HttpServer:
     Parameters:
         host: the address to listen at.
         port: 0: any that is free.
-        answers: what it answers.
-        setting: what the port is called in the error of one that is taken.
+        answers: the answers, by path.
+        setting: the name of the port's setting, for the error if it is taken.
     """
 
     def __init__(self, host: str, port: int, answers: Answers, setting: str) -> None:
@@ -53,11 +53,11 @@ class HttpServer:
         self._answers = answers
         self._server: _PortServer | None = None
         self._thread: threading.Thread | None = None
-        self._ends: socket.socket | None = None  # what is sent here ends it
+        self._ends: socket.socket | None = None  # sending to it ends the server
 
     @property
     def url(self) -> str:
-        """Where it listens."""
+        """The address at which it listens."""
         if self._server is None:
             raise AssertionError("a server that is not started has no port")
         shown = f"[{self._host}]" if ":" in self._host else self._host
@@ -67,7 +67,7 @@ class HttpServer:
         """Listen, and answer in threads.
 
         Raises:
-            ConfigurationError: nobody can listen there, mostly because another program does.
+            ConfigurationError: the port is taken, mostly by another program.
         """
         server = self._server = _listening(self._host, self._port, self._setting)
         server.answers = self._answers
@@ -78,7 +78,7 @@ class HttpServer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Listen no more; the port is free then."""
+        """Stop listening; the port is free then."""
         if self._thread is not None and self._ends is not None:
             self._ends.close()
             self._thread.join(END_LIMIT)
@@ -107,7 +107,7 @@ class _PortServer(socketserver.ThreadingTCPServer):
         super().__init__(address, _Handler)
 
     def get_request(self) -> tuple[Any, Any]:
-        """Accept a connection; who cannot be accepted waits on, and would be tried at once."""
+        """Accept a connection; if that fails, wait: the client stays and would be tried at once."""
         try:
             return super().get_request()
         except OSError:
@@ -133,12 +133,12 @@ class _PortServer(socketserver.ThreadingTCPServer):
             self._places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Log what nobody has foreseen; a client may leave at any time."""
+        """Log unexpected errors; a client may leave at any time."""
         log.debug("a scrape failed", exc_info=True)
 
 
 class _Within(io.RawIOBase):
-    """What a connection sends within some seconds: not a byte now and then, forever."""
+    """The bytes that a connection sends within some seconds: not one now and then, forever."""
 
     def __init__(self, line: socket.socket, seconds: float) -> None:
         self._line, self._until = line, monotonic() + seconds
@@ -148,7 +148,7 @@ class _Within(io.RawIOBase):
         return True
 
     def readinto(self, buffer: Any) -> int:
-        """Read what has come; raise TimeoutError if the time is over."""
+        """Read received bytes; raise TimeoutError if the time is over."""
         if (left := self._until - monotonic()) <= 0:
             raise TimeoutError("the request has not come to its end")
         self._line.settimeout(left)
@@ -196,7 +196,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def probes(condition: Callable[[], WorkerCondition]) -> Answers:
-    """Return what `/livez` and `/readyz` answer."""
+    """Return the answers of `/livez` and `/readyz`."""
 
     def live(accept: str) -> PortReply:
         told = condition()

@@ -31,7 +31,7 @@ class WorkerPort(WorkerMetrics):
         return self._server.url
 
     def begin(self, worker: MeasuredWorker) -> None:
-        """Listen, and read this worker. Raises ConfigurationError if nobody can listen there."""
+        """Listen, and read this worker. Raises ConfigurationError if the port is taken."""
         super().begin(worker)
         self._server.start()
         log.info("metrics at %s/metrics", self._server.url)

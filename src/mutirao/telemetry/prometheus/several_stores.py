@@ -1,4 +1,4 @@
-"""What several databases hold, for Prometheus: the metrics of each, with its name as a label."""
+"""The metrics of several databases, for Prometheus: each with its name as a label."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -29,12 +29,12 @@ class ListedStore(NamedTuple):
 class SeveralStores:
     """The metrics of the databases that an application lists, in one event loop.
 
-    The list is asked for at each scrape: what is new is read, and what is gone is closed. While it
-    cannot be had, those that are known are read.
+    The list is read at each scrape: new databases are read, and removed ones are closed. While it
+    cannot be read, the known ones are.
 
     Parameters:
-        listed: returns the names of the databases, by what `opened` takes.
-        opened: returns a handle on one, which nobody else uses, with a time limit.
+        listed: returns the names of the databases, by the argument of `opened`.
+        opened: returns a handle on one, used only here, with a time limit.
         queues: those that tasks are in.
         least_age: seconds for which a reading is kept at least.
     """
@@ -62,7 +62,7 @@ class SeveralStores:
         return scraped(registry, accept)
 
     async def check(self) -> None:
-        """Raise what the list raises; one of them that is away, or not migrated, is only not up."""
+        """Raise the errors of the list; an unavailable or unmigrated database is only not up."""
         async with self._lock:
             await self._follow()
 
@@ -84,7 +84,7 @@ class SeveralStores:
 
 
 class _Labelled(Collector):
-    """The families of several collectors, each once, whose samples say whose they are."""
+    """The families of several collectors, each once, whose samples have the database as a label."""
 
     def __init__(self, collectors: Mapping[str, Collector]) -> None:
         self._collectors = collectors

@@ -1,8 +1,8 @@
-"""What the store holds, for Prometheus: read once for a fleet, and kept for some seconds.
+"""The metrics of the store, for Prometheus: read once for a fleet, and kept for some seconds.
 
-Depths, ages and lags are the same the caller. Where each worker counted them, counting took more
-of the database's time than the work: so one process asks, what is added up already, and at most for
-a tenth of the time.
+Depths, ages and lags are the same for every worker. When each worker counted them, counting took
+more of the database's time than the work. So one process reads them, from existing sums, and for at
+most a tenth of the time.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ HELD = Named("mutirao_held_deliveries", "Deliveries of webhooks that are held.")
 
 
 class StoreReading(NamedTuple):
-    """What the store holds at a moment."""
+    """The state of the store at a moment."""
 
     at: datetime
     figures: list[QueueFigure]
@@ -107,10 +107,10 @@ async def read(store: Store, transports: Mapping[str, Transport]) -> StoreReadin
 
 
 class StoreMetrics:
-    """What a store holds, as a text, in one event loop.
+    """The metrics of a store, as a text, in one event loop.
 
     Parameters:
-        store: a handle that nobody else uses, with a time limit; see `READ_WITHIN`.
+        store: a handle that is used only here, with a time limit; see `READ_WITHIN`.
         queues: those that tasks are in, which have series even without a job.
         least_age: seconds for which a reading is kept at least.
         transports: the brokers of queues, by queue.
@@ -137,7 +137,7 @@ class StoreMetrics:
         return scraped(registry, accept)
 
     async def collected(self) -> Collector:
-        """Return the numbers; who comes while they are read waits for the same reading."""
+        """Return the numbers; concurrent callers share one reading."""
         async with self._lock:
             if monotonic() >= self._fresh_until:
                 await self._read()
@@ -157,7 +157,7 @@ class StoreMetrics:
             if self._failed:
                 log.warning("the metrics of the store can be read again")
             self._failed = False
-        finally:  # also after what nobody has foreseen, or each scrape would ask again
+        finally:  # also after unexpected errors, or each scrape would read again
             self._reading, self._read_at = reading, monotonic()
             self._took = self._read_at - began
             self._fresh_until = self._read_at + max(self._least_age, SHARE * self._took)
@@ -172,7 +172,7 @@ class _Collected(Collector):
         self._reading, self._queues, self._took, self._age = reading, queues, took, age
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all families; of a database that cannot be read only that."""
+        """Yield all families; if the database cannot be read, only `mutirao_store_up`."""
         yield gauge(UP, alone(self._reading is not None))
         yield gauge(TOOK, alone(self._took))
         if self._reading is not None:
@@ -209,7 +209,7 @@ def _number(figure: QueueFigure | None) -> int:
 
 
 def _since(figure: QueueFigure | None, now: datetime) -> float:
-    """Return for how long the oldest has been so, where that is known."""
+    """Return the age of the oldest, if that is known."""
     if figure is None or figure.oldest is None or not figure.jobs:
         return 0.0
     return max(0.0, (now - figure.oldest).total_seconds())
@@ -269,7 +269,7 @@ def _endpoint_state(endpoint: EndpointRecord) -> str:
 
 
 def _named(values: Mapping[str, float]) -> Iterator[tuple[Labels, float]]:
-    """Yield values by name: so many at most, the greatest ones."""
+    """Yield values by name: a limited number, the greatest ones."""
     most = sorted(values.items(), key=lambda item: (-item[1], item[0]))[:MOST_SERIES]
     for name, value in most:
         yield (written(name),), float(value)

@@ -1,4 +1,4 @@
-"""`mutirao metrics`: a program that serves what the store holds, until a signal stops it."""
+"""`mutirao metrics`: a program that serves the metrics of the store, until a signal stops it."""
 
 import asyncio
 import signal
@@ -19,10 +19,10 @@ LIVE = PortReply(200, "application/json", b'{"status": "ok"}')
 
 
 class MetricsSource(Protocol):
-    """What is scraped."""
+    """The source of a scrape."""
 
     async def check(self) -> None:
-        """Raise what says that it cannot be read, now or ever."""
+        """Raise the reason why it cannot be read, now or ever."""
         ...
 
     async def scraped(self, accept: str = "") -> PortReply:
@@ -35,14 +35,14 @@ class MetricsSource(Protocol):
 
 
 class OneStore(StoreMetrics):
-    """What the application's own database holds, and its brokers; by connections of its own."""
+    """The metrics of the application's own database and its brokers, by connections of its own."""
 
     def __init__(self, app: "Mutirao", least_age: float) -> None:
         self._app, own = app, app.store.clone(1, within=READ_WITHIN)
         super().__init__(own, _queues(app), least_age, app.transports)
 
     async def check(self) -> None:
-        """Raise what says that the tables do not fit the code, or that the database is away."""
+        """Raise an error if the tables do not fit the code, or the database is unavailable."""
         await self._store.check()
 
     async def aclose(self) -> None:
@@ -53,7 +53,7 @@ class OneStore(StoreMetrics):
 
 
 def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> MetricsSource:
-    """Return what the application's databases hold, each by its name, or its own one."""
+    """Return the metrics of the application's databases, each by its name, or of its own one."""
     if not app.lists_databases:
         return OneStore(app, least_age)
 
@@ -65,7 +65,7 @@ def source_of(app: "Mutirao", least_age: float = LEAST_AGE) -> MetricsSource:
 
 
 async def told_once(app: "Mutirao") -> str:
-    """Return what is held, as Prometheus's text; it says of itself whether it could be read.
+    """Return the metrics as Prometheus's text, which includes whether they could be read.
 
     Raises:
         MutiraoError: the tables do not fit the code, or the database is away.
@@ -79,10 +79,10 @@ async def told_once(app: "Mutirao") -> str:
 
 
 async def serve(app: "Mutirao", host: str, port: int, least_age: float) -> None:
-    """Serve what is held until SIGTERM or SIGINT; a database that is away is waited for.
+    """Serve the metrics until SIGTERM or SIGINT; wait for a database that is unavailable.
 
     Raises:
-        ConfigurationError: nobody can listen there.
+        ConfigurationError: the port is taken.
         SchemaError: the tables do not fit the code.
     """
     loop, stopping = asyncio.get_running_loop(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""The answer to a scrape: the text of a registry, in the form that is asked for."""
+"""The answer to a scrape: the text of a registry, in the requested format."""
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.exposition import choose_encoder
@@ -7,7 +7,7 @@ from mutirao.telemetry.prometheus.http_port import PortReply
 
 
 def scraped(registry: CollectorRegistry, accept: str) -> PortReply:
-    """Return what a registry says, as Prometheus's text, or as OpenMetrics if that is accepted."""
+    """Return the text of a registry, for Prometheus, or as OpenMetrics if that is accepted."""
     try:
         encode, content_type = choose_encoder(accept)
     except (TypeError, ValueError):  # the caller may have written anything there

@@ -1,4 +1,4 @@
-"""What one worker did, for the Prometheus that scrapes it. A `Measurements`, and a collector.
+"""The metrics of one worker, for Prometheus. A `Measurements`, and a collector.
 
 Everything known at the start begins at zero: an alert on what increases would miss the first death
 of a task whose series begins with it.
@@ -75,7 +75,7 @@ class WorkerMetrics(Collector):
         self._worker: MeasuredWorker | None = None
         self._queues, self._tasks = SeriesNames(MOST_QUEUES), SeriesNames(MOST_TASKS)
         self._attempts: dict[Labels, _Series] = {}
-        # The same, by the labels of an attempt; of what has series of its own.
+        # The same, by the labels of an attempt, for those with series of their own.
         self._series: dict[tuple[str, str, OutcomeKind], _Series] = {}
         self._waits_of: dict[str, Distribution] = {}
         self._durations: dict[Labels, Distribution] = {}
@@ -86,14 +86,14 @@ class WorkerMetrics(Collector):
         self._build = (version("mutirao"), platform.python_version())
 
     def registry(self) -> CollectorRegistry:
-        """Return a registry of its own, with what there is to say of the process as well."""
+        """Return a registry of its own, with metrics of the process as well."""
         registry = CollectorRegistry(auto_describe=False)
         registry.register(self)
         ProcessCollector(registry=registry)
         return registry
 
     def begin(self, worker: MeasuredWorker) -> None:
-        """Read this worker from now on; begin what it is known to serve at zero."""
+        """Read this worker from now on; start the series of what it serves at zero."""
         self._worker = worker
         queues, tasks = worker.served
         for queue in queues:
@@ -105,7 +105,7 @@ class WorkerMetrics(Collector):
                 self._attempts.setdefault((*labels, outcome), _Series(durations))
 
     def end(self, worker: MeasuredWorker) -> None:
-        """Read it no more."""
+        """Stop reading it."""
         self._worker = None
 
     def claimed(self, jobs: int, seconds: float) -> None:
@@ -187,5 +187,5 @@ class WorkerMetrics(Collector):
 
 
 def _copied(values: dict[Labels, T]) -> list[tuple[Labels, T]]:
-    """Return what a dictionary has at one moment; its owner may add to it meanwhile."""
+    """Return the items of a dictionary at one moment; its owner may add to it meanwhile."""
     return list(values.items())

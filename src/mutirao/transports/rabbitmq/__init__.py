@@ -64,7 +64,7 @@ class RabbitOptions:
     events: bool = False
 
     def __post_init__(self) -> None:
-        """Check types, and what has bounds."""
+        """Check types and bounds."""
         check_kinds(self)
         if not re.fullmatch(r"[a-zA-Z0-9_.-]{1,100}", self.prefix):
             raise ConfigurationError(
@@ -130,7 +130,7 @@ class RabbitMQ:
         self.mode: Mode = mode
         self.source = queue
         self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
-        self._met = set[str]()  # what was there
+        self._met = set[str]()  # objects that have existed
         self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, EventPublisher] = (
             WeakKeyDictionary()
         )
@@ -248,7 +248,7 @@ class RabbitMQ:
         return await register.left(self._here(), self._topology, but)
 
     async def drop_schedule(self, schedule: str) -> None:
-        """Delete what a schedule needs; see `KeepsSchedules.drop_schedule`."""
+        """Delete the objects of a schedule; see `KeepsSchedules.drop_schedule`."""
         await register.drop(self._here(), self._topology, schedule)
 
     async def compare_schedules(self, schedules: Sequence[str]) -> list[Difference]:
@@ -327,10 +327,10 @@ class RabbitMQ:
     ) -> AsyncIterator[None]:
         """Declare again what this process has seen at the broker before and is gone now.
 
-        People declare what it has never seen.
+        Objects that it has never seen are declared by people.
 
         Raises:
-            TransportUnavailable: it was gone, and is there now.
+            TransportUnavailable: it was missing, and exists now.
             TransportMismatch: it is missing, or cannot be made.
         """
         try:

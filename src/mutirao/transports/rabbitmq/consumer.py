@@ -27,8 +27,8 @@ from mutirao.transports.rabbitmq.settling import not_mine, parcel_for, publish
 from mutirao.transports.rabbitmq.topology import Topology, is_there
 
 log = logging.getLogger("mutirao")
-# Seconds without a delivery after which the broker is asked who consumes, and what waits: at first,
-# later, and once something waits that should have come.
+# Seconds without a delivery after which the broker is asked for its consumers and its waiting
+# messages: at first, later, and once a message waits that should have come.
 LOOK_EVERY, LOOK_SELDOM, LOOK_AGAIN = 5.0, 10.0, 1.0
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
@@ -61,11 +61,12 @@ class RabbitConsumer:
         self._base = self._extra = 0
         self._base_tag: str | None = None
         self._extra_tag: str | None = None
-        # Where it consumes a queue of other programs: what comes again is in one of ours.
+        # If it consumes a queue of other programs: messages that come again are in a queue of
+        # Mutirão.
         self._own_tag: str | None = None
         self._left = self._arrived = self._deleted = False
         self._asking: asyncio.Task[None] | None = None
-        self._said = ""  # what the log has of hops that fail
+        self._said = ""  # what was logged about failing hops
         self._watching: asyncio.Task[None] | None = None
         self._looks = False  # whether the broker is asked at this moment
         self._hops: set[asyncio.Task[None]] = set()
@@ -83,7 +84,7 @@ class RabbitConsumer:
     def leave(self) -> None:
         """Hold nothing any more: the channel is closed next."""
         self._left = True
-        if self._watching is not None and not self._looks:  # aiormq warns of what it was asked
+        if self._watching is not None and not self._looks:  # aiormq warns of interrupted requests
             self._watching.cancel()
         self._take_no_more()
         for hop in self._hops:
@@ -91,7 +92,7 @@ class RabbitConsumer:
 
     @property
     def paused(self) -> TransportError | None:
-        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        """Return None: an error breaks it; see `Consumer.paused`."""
         return None
 
     async def receive(self, most: int) -> list[Delivery]:
@@ -132,12 +133,12 @@ class RabbitConsumer:
         return results
 
     async def _be_sure(self) -> None:
-        """Wait until the broker has what was acknowledged: a suspect may end this process next."""
+        """Wait until the broker has all acknowledgements: a suspect may end this process next."""
         if self._come.broken is None and not self._left:
             await self._looked()
 
     def _parcel(self, settling: Settling) -> Parcel | TransportError | None:
-        """Return what is to be published for a settlement, or why it is not settled."""
+        """Return what to publish for a settlement, or why it is not settled."""
         tag = settling.delivery.tag
         gone = self._come.broken is not None and not self._deleted
         if gone or tag not in self._out:
@@ -202,7 +203,7 @@ class RabbitConsumer:
             self._links.leave(tag)
 
     def _on_message(self, message: Arrived) -> None:
-        """Take what came from a queue of ours."""
+        """Receive a message from a queue of Mutirão."""
         self._held[message.tag] = message
         if message.size > self._largest:
             self._take_large(message, theirs=False)
@@ -214,7 +215,7 @@ class RabbitConsumer:
             self._take(message, delivery_of)
 
     def _on_foreign(self, message: Arrived) -> None:
-        """Take what came from a queue of other programs."""
+        """Receive a message from a queue of other programs."""
         self._held[message.tag] = message
         if message.size > self._largest:
             self._take_large(message, theirs=True)
@@ -222,7 +223,7 @@ class RabbitConsumer:
             self._take(message, foreign_delivery)
 
     def _take(self, message: Arrived, read: Read) -> None:
-        """Hand out what a message is, or send it on if it is not for a handler now."""
+        """Deliver the content of a message, or forward it if it is not for a handler now."""
         found = read(self._topology, self._queue, message)
         if isinstance(found, Parcel):
             self._start_sending(message.tag, found)
@@ -237,7 +238,7 @@ class RabbitConsumer:
         return True
 
     def _take_large(self, message: Arrived, *, theirs: bool) -> None:
-        """Hand out a message that is larger than what is read, or have it come again."""
+        """Deliver a message that is larger than the limit, or have it delivered again."""
         if message.tag == self._large:
             self._hand_out(large_delivery(message, self._largest, theirs=theirs))
         else:
@@ -372,7 +373,7 @@ class RabbitConsumer:
         )
 
     def _end_without_queue(self) -> None:
-        """Let received messages finish: nobody else can get them. The rest went with the queue."""
+        """Let received messages finish: no other consumer can get them. The rest is lost."""
         if self._come.broken is None:
             self._come.broken = TransportUnavailable("the queue that is consumed was deleted")
             self._deleted = True

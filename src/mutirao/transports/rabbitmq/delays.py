@@ -14,7 +14,7 @@ SHORTEST = PERIODS[0]
 
 
 class DelayStep(NamedTuple):
-    """The next period of a delay, in seconds, and what is left after it."""
+    """The next period of a delay, in seconds, and the rest after it."""
 
     period: float
     rest: float
@@ -30,7 +30,7 @@ def first_step(seconds: float) -> DelayStep:
 
 
 def next_step(rest: float) -> DelayStep:
-    """Return the next step of what is left of a delay, which is more than 0."""
+    """Return the next step of the rest of a delay, which is more than 0."""
     fitting = [each for each in PERIODS if each <= rest + SHORTEST / 100]
     period = fitting[-1] if fitting else SHORTEST
     left = round(rest - period, 3)

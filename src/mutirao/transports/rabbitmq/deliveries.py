@@ -24,7 +24,7 @@ from mutirao.transports.rabbitmq import fields
 from mutirao.transports.rabbitmq.wire import Unreadable
 
 HEAD, TAG, SIZE = Struct(">BHI"), Struct(">QB"), Struct(">Q")
-AROUND = HEAD.size + 1  # bytes of a frame beside its payload: the head, and an octet at its end
+AROUND = HEAD.size + 1  # bytes of a frame besides its payload: the head, and an octet at its end
 METHOD, HEADER, BODY, HEARTBEAT = KINDS = 1, 2, 3, 8
 FRAME_END = 0xCE
 DELIVER = Basic.Deliver.index.to_bytes(4)
@@ -40,7 +40,7 @@ class Taker(NamedTuple):
     """The callbacks of one consumer. Neither may raise.
 
     Parameters:
-        take: takes what has come.
+        take: called with each delivery.
         largest: bytes of a body, above which `keeps` is asked.
         keeps: returns whether the body of this one is kept as it comes; otherwise it is empty.
     """
@@ -54,7 +54,7 @@ Takers = dict[bytes, Taker]  # by the consumer tag
 
 
 class Arrived:
-    """A message as it was delivered. What few want to know of it is read when it is asked."""
+    """A message as delivered. Rarely needed properties are parsed when they are read."""
 
     def __init__(self, method: bytes, at: int) -> None:
         """Begin with the frame that announces it; `at`: where its delivery tag stands."""
@@ -132,7 +132,7 @@ class DeliveryStream(asyncio.StreamReader):
         self._signed_at = 0.0
 
     def feed_data(self, data: Any) -> None:
-        """Take what came; the transport calls it."""
+        """Take received bytes; the transport calls it."""
         if self._is_amqp:
             data = self._cut(self._rest + data)
         if data:
@@ -146,13 +146,13 @@ class DeliveryStream(asyncio.StreamReader):
         super().feed_eof()
 
     def _cut(self, data: bytes) -> bytes:
-        """Take the deliveries out of what came; return the other frames."""
+        """Take the deliveries out of received bytes; return the other frames."""
         at, size, others = 0, len(data), []
         while size - at >= AROUND:
             kind, channel, length = HEAD.unpack_from(data, at)
             end = at + AROUND + length
             if kind not in KINDS or (end <= size and data[end - 1] != FRAME_END):
-                self._is_amqp = False  # let aiormq say what is wrong
+                self._is_amqp = False  # aiormq reports what is wrong
                 end = size
             elif end > size:
                 break
@@ -219,7 +219,7 @@ class SeparatesDeliveries(TransportFactory):
     async def create(
         self, url: Any, **kwargs: Any
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection, as `asyncio.open_connection` does, with a stream of ours."""
+        """Open a connection, as `asyncio.open_connection` does, with this module's stream."""
         tls = await kwargs["ssl_context_provider"].get_context() if url.scheme == "amqps" else None
         loop, stream = asyncio.get_running_loop(), DeliveryStream(self._takers)
         protocol = asyncio.StreamReaderProtocol(stream, loop=loop)
@@ -232,4 +232,4 @@ class SeparatesDeliveries(TransportFactory):
 
 
 async def pass_over(_: object) -> None:
-    """Do nothing with what aiormq was handed: it comes again, as its consumer is gone."""
+    """Ignore a delivery to aiormq: the broker delivers it again, as its consumer is gone."""

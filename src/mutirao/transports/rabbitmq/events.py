@@ -30,7 +30,7 @@ from mutirao.transports.rabbitmq.topology import DROPPED, Topology, word_of
 LINGER = 0.1  # seconds that events wait for others
 SEND_LIMIT = 5.0  # seconds in which the broker takes a message, or it is dropped
 AGAIN_AFTER = 1.0  # seconds until it is tried again
-LAST_LIMIT = 1.0  # seconds to publish what is left at the end
+LAST_LIMIT = 1.0  # seconds to publish the remaining events at the end
 TRANSIENT = 1
 UNFIT = (msgspec.MsgspecError, ValueError, RecursionError)
 PUBLISHER, FIRST = "mutirao-teller", "mutirao-first"
@@ -58,7 +58,7 @@ class EventPublisher:
             self._publishing = loop.create_task(self._publish_all(), context=Context())
 
     async def close(self) -> None:
-        """Publish what is left."""
+        """Publish the remaining events."""
         if self._publishing is not None:
             self._publishing.cancel()
             await asyncio.wait([self._publishing])
@@ -74,12 +74,12 @@ class EventPublisher:
                     sent = await self._send()
             except TimeoutError:
                 sent = False
-                await self._links.drop("events")  # with what it has not taken
+                await self._links.drop("events")  # with unsent events
             if not sent:
                 await asyncio.sleep(AGAIN_AFTER)
 
     async def _send(self) -> bool:
-        """Publish what waits; return whether the broker is there, otherwise it is dropped."""
+        """Publish waiting events; return whether the broker is reachable, otherwise drop them."""
         left = list(self._waiting.take())
         try:
             while left:
@@ -96,7 +96,7 @@ class EventPublisher:
         return True
 
     async def _note_drops(self) -> None:
-        """Note once a minute what was dropped, for people who ask later."""
+        """Record once a minute how many were dropped, for users that ask later."""
         if self._channel is None or self._channel.is_closed or monotonic() < self._note_at:
             return
         if more := self._drops.to_note():
@@ -110,7 +110,7 @@ class EventPublisher:
     async def _publish(self, bundle: Bundle) -> None:
         if self._channel is None or self._channel.is_closed:
             self._channel = await self._links.opened("events", confirms=False)
-            # Without confirms nothing else says that it is missing.
+            # Without confirms only this check finds that it is missing.
             await self._channel.exchange_declare(self._exchange, passive=True, timeout=CALL_LIMIT)
         headers: Any = {PUBLISHER: self._publisher, FIRST: bundle.first}
         await self._channel.basic_publish(

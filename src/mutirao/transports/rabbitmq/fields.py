@@ -45,7 +45,7 @@ class Properties(Basic.Properties):
         self._fields: Mapping[str, _Kept] = {}
 
     def keeping(self, read: Basic.Properties) -> "Properties":
-        """Return these properties, which keep what they have in common with others."""
+        """Return these properties, which share the common ones with others."""
         if isinstance(read, Properties):
             self._kept, self._fields = read._kept, read._fields
         return self
@@ -112,7 +112,7 @@ def _value(name: str, part: bytes, found: Properties, problems: list[Exception])
 
 
 def _cut(raw: bytes) -> Iterator[tuple[str, bytes]]:
-    """Yield the properties that are there, by name, as they travel."""
+    """Yield the existing properties, by name, in their form on the wire."""
     [flags], at = WORD.unpack_from(raw), WORD.size
     for name in _NAMES:
         if not flags & _FLAGS[name]:
@@ -131,7 +131,7 @@ def _cut(raw: bytes) -> Iterator[tuple[str, bytes]]:
 
 
 def _entries(table: bytes, problems: list[Exception]) -> dict[str, _Kept]:
-    """Return the headers of a table, with what is read of them."""
+    """Return the headers of a table, with their parsed values."""
     found, at = dict[str, _Kept](), LENGTH.size
     while at < len(table):
         ends = at + 1 + table[at]
@@ -170,7 +170,7 @@ def _table(headers: Mapping[str, Any], kept: Mapping[str, _Kept]) -> bytes:
 
 
 def _field(value: Any) -> bytes:
-    """Return a value of ours as it travels."""
+    """Return a value of Mutirão in its form on the wire."""
     match value:
         case float():
             return b"d" + DOUBLE.pack(value)

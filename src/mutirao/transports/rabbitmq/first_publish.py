@@ -43,7 +43,7 @@ class Knocking:
         try:
             error = await send()
             if error is None or (isinstance(error, TransportMismatch) and not _is_shut(error)):
-                self._open.add(exchange)  # it is there, if nothing is bound to it
+                self._open.add(exchange)  # it exists, even if nothing is bound to it
             elif _is_shut(error) or isinstance(error, TransportUnavailable):
                 refused = error
             return error

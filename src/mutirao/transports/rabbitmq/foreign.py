@@ -17,12 +17,12 @@ from mutirao.transports.rabbitmq import wire
 from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.wire import EXCHANGE, KEY, OURS
 
-AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of ours that is in its publisher's form
+AS_IT_CAME = f"{OURS}as-it-came"  # a message in a queue of Mutirão in its publisher's form
 KEPT = f"{OURS}kept-"
 
 
 def came_so(properties: Basic.Properties) -> bool:
-    """Return whether what is in a queue of ours is in its publisher's form."""
+    """Return whether a message in a queue of Mutirão is in its publisher's form."""
     return AS_IT_CAME in (properties.headers or {})
 
 
@@ -56,9 +56,9 @@ def foreign_of(message: Arrived) -> ForeignMessage:
 def going_on(
     message: Arrived, next_message: Message, read: ForeignMessage, rest: float
 ) -> Basic.Properties:
-    """Return the properties with which a message comes again, as `next_message` says.
+    """Return the properties with which a message is delivered again, as `next_message` says.
 
-    `read`: what a decoder was given. `rest`: seconds of the delay after its first step.
+    `read`: the input of a decoder. `rest`: seconds of the delay after its first step.
     """
     headers = _noted(message)
     headers |= {f"{KEPT}{name}": value for name, value in next_message.headers.items()}

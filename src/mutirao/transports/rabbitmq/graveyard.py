@@ -15,7 +15,7 @@ SHOWN = 1 << 20  # bytes of a body that are looked at: many of 128 MiB would fil
 
 
 class Graveyard:
-    """The dead of one queue. What is taken and not taken away is back when a method returns."""
+    """The dead of one queue. Taken ones that are not removed are back when a method returns."""
 
     def __init__(self, links: Links, topology: Topology, queue: str) -> None:
         self._links, self._topology, self._queue = links, topology, queue

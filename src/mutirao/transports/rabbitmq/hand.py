@@ -44,7 +44,7 @@ class Hand:
         self._held -= 1
 
     async def give_back(self) -> None:
-        """Return the others, and wait a little until they are there: who looks next sees them.
+        """Return the others, and wait a little until they are there: the next reader sees them.
 
         Closing the channel returns them, too, but some time after that; a look at once missed them.
         """

@@ -115,7 +115,7 @@ class Links:
         except FAILURES as error:
             raise_if_other(error)
             if isinstance(error, TimeoutError) and len(parcel.body) > LARGE:
-                await self.drop("publishes")  # with what the broker has not taken of it
+                await self.drop("publishes")  # with messages that the broker has not accepted
             if isinstance(error, ChannelPreconditionFailed):
                 return self._too_large(error, len(parcel.body)) or self.translated(error)
             failure = self.translated(error)
@@ -142,7 +142,7 @@ class Links:
         """Open a channel of its own, and close it at the end.
 
         Raises:
-            TransportError: the broker is away, or refuses what was asked inside.
+            TransportError: the broker is away, or refuses a request of the block.
         """
         async with self._translating():
             channel = await self._open("consumes" if consuming else "publishes")
@@ -185,7 +185,7 @@ class Links:
         return tuple(map(int, found.groups())) if found else UNKNOWN_VERSION
 
     async def drop(self, what: str) -> None:
-        """Close a connection, with what the broker has not taken of it."""
+        """Close a connection, with messages that the broker has not accepted."""
         if (found := self._connections.pop(what, None)) is not None:
             await _closed(found)
 
@@ -203,7 +203,7 @@ class Links:
         return TransportUnavailable(_CLOSED)
 
     def translated(self, error: BaseException) -> TransportError:
-        """Return an error of the client as one of ours."""
+        """Return the error of Mutirão for an error of the client."""
         if isinstance(error, TransportError):
             return error
         if _is_bare(error) or isinstance(error, ChannelInvalidStateError):
@@ -328,8 +328,8 @@ def _of_channel(error: ChannelClosed, said: str) -> TransportError:
 def raise_if_other(error: BaseException) -> None:
     """Raise an error that is none of the client's.
 
-    It also cancels those who wait on a connection, raises a bare Exception in them where a channel
-    was closed without a reason, and in others that something is closed.
+    It also cancels callers that wait on a connection, raises a bare Exception in them where a
+    channel was closed without a reason, and in others that something is closed.
     """
     if isinstance(error, asyncio.CancelledError):
         task = asyncio.current_task()

@@ -1,4 +1,4 @@
-"""Classifies deliveries: a message of ours, one for a decoder, one still delayed, or unreadable."""
+"""Classifies deliveries: a message of Mutirão, one for a decoder, a delayed, or unreadable one."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ Read = Callable[[Topology, str, Arrived], Delivery | Parcel]
 
 
 def delivery_of(topology: Topology, queue: str, message: Arrived) -> Delivery | Parcel:
-    """Return what came from a queue of ours, or how it waits further."""
+    """Return the content of a message from a queue of Mutirão, or how it waits further."""
     try:
         properties = message.properties
         if properties.headers and (rest := wire.rest_of(properties)):
@@ -43,7 +43,7 @@ def foreign_delivery(topology: Topology, queue: str, message: Arrived) -> Delive
 
 
 def large_delivery(message: Arrived, largest: int, *, theirs: bool) -> Delivery:
-    """Return a message that is larger than what is read. `theirs`: from a queue of others."""
+    """Return a message that is larger than the limit. `theirs`: from a queue of others."""
     why = (
         f"it has more than {largest} bytes, which max_size= allows; give"
         " RabbitMQ(max_size=…) more and return it, or have its publisher pass a reference"

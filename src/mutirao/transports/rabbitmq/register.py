@@ -16,7 +16,7 @@ from mutirao.transports.rabbitmq.topology import Topology, is_there
 
 
 async def note(links: Links, topology: Topology, schedules: Iterable[str]) -> None:
-    """Note that schedules were declared; what was noted before stays."""
+    """Record that schedules were declared; earlier records stay."""
     known, taken = set[str](), []
     async with hand_in(links, topology.schedules) as hand:
         async for each in hand.take(None):
@@ -35,7 +35,7 @@ async def note(links: Links, topology: Topology, schedules: Iterable[str]) -> No
 
 
 async def left(links: Links, topology: Topology, but: Collection[str]) -> list[str]:
-    """Return the schedules, but these, that were declared and whose queues are there."""
+    """Return the schedules except these that were declared and whose queues exist."""
     known = set[str]()
     if await is_there(topology.schedules, links.channel):
         async with hand_in(links, topology.schedules) as hand:

@@ -8,7 +8,7 @@ from mutirao.transports.rabbitmq.topology import Topology
 
 
 def parcel_of(topology: Topology, message: Message, after: float) -> Parcel:
-    """Return what is published for a message that is due `after` seconds.
+    """Return what to publish for a message that is due after `after` seconds.
 
     Raises:
         TransportRefused: a name is too long, or a header's name is taken.
@@ -20,7 +20,7 @@ def parcel_of(topology: Topology, message: Message, after: float) -> Parcel:
 
 
 def way_of(topology: Topology, after: float) -> tuple[str, float]:
-    """Return the exchange to which is published what is due `after` seconds, and what is left."""
+    """Return the exchange for messages due in `after` seconds, and the rest of the delay."""
     if after <= 0:
         return topology.prefix, 0.0
     period, rest = first_step(after)

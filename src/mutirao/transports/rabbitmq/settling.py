@@ -16,12 +16,12 @@ SHORT_CAUSE = 500  # characters of an error, where the headers leave no room for
 
 
 def parcel_for(topology: Topology, queue: str, message: Arrived, settling: Again | Bury) -> Parcel:
-    """Return what is published of a message that comes again or is dead.
+    """Return what to publish for a message that is delivered again or dead.
 
-    It is known to be writable then, but for its size.
+    It is known to be writable then, except for its size.
 
     Raises:
-        TransportRefused: what shall come again cannot be published.
+        TransportRefused: the message to deliver again cannot be published.
     """
     parcel = _parcel(topology, queue, message, settling)
     parcel.properties.marshal()
@@ -38,7 +38,7 @@ async def publish(
 ) -> TransportError | None:
     """Publish what `parcel_for` has returned; of a dead message less, if there is no room for it.
 
-    Then it has a shorter cause, and after that only headers of ours.
+    Then it has a shorter cause, and in the end only the headers of Mutirão.
     """
     error = await links.publish(parcel)
     if isinstance(settling, Bury):
@@ -60,12 +60,12 @@ def _smaller(topology: Topology, queue: str, message: Arrived, bury: Bury) -> It
 
 
 def not_mine(tag: object) -> DeliveryLost:
-    """Return what the log says of a delivery that a consumer does not hold."""
+    """Return the log text about a delivery that a consumer does not hold."""
     return DeliveryLost(f"delivery {tag} is not this consumer's any more")
 
 
 def next_hop(topology: Topology, queue: str, message: Arrived, rest: float) -> Parcel:
-    """Return what is published of a message that has waited one period of several."""
+    """Return what to publish for a message that has waited one period of several."""
     step = next_step(rest)
     properties = wire.waiting_on(message.properties, step.rest)
     return Parcel(topology.delay(step.period), queue, message.body, properties)

@@ -29,7 +29,7 @@ from mutirao.transports.rabbitmq.links import (
 from mutirao.transports.rabbitmq.topology import Topology
 
 PREFETCH = 10  # tokens of a schedule; more than one only for moments
-# How often who holds a token is asked, each so many seconds: it may be on its way to another.
+# How often the holder of a token is asked, each so many seconds: it may be on its way to another.
 TIMES_ASKED, ASKED_EVERY = 4, 1.0
 
 
@@ -142,7 +142,7 @@ async def put_token(links: Links, topology: Topology, schedule: str, body: bytes
 async def token_of(links: Links, topology: Topology, schedule: str) -> bytes | None:
     """Return the token of a schedule; see `KeepsSchedules.token_of`.
 
-    The caller stands in line as well: so it gets a token that nobody else holds, which goes back
+    The caller stands in line as well: so it gets a token that no worker holds, which goes back
     when the channel is closed.
     """
     name = f"{topology.schedules}.{uuid4().hex}"

@@ -45,7 +45,7 @@ NOT_OURS = (
 
 
 class Unreadable(Exception):
-    """A message that is not of this form; the text says what is wrong, and what to do."""
+    """A message in another form; the text says what is wrong, and what to do."""
 
 
 def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
@@ -91,7 +91,7 @@ def properties_of(message: Message, rest: float = 0.0) -> Basic.Properties:
 
 
 def plain_message(properties: bytes, body: bytes, queue: str) -> Message | None:
-    """Return a message that says nothing beside id, task and arguments; None: read it in full.
+    """Return a message with nothing but id, task and arguments; None: it has to be read in full.
 
     `properties`: as they travel.
     """
@@ -142,7 +142,7 @@ def losses_of(message: Message) -> dict[str, Any]:
 
 
 def lost_in(headers: Mapping[str, Any]) -> tuple[int, bool, bool]:
-    """Return what a message says of that: `lost`, `suspect`, `noted`."""
+    """Return the losses in a message: `lost`, `suspect`, `noted`."""
     suspect = _whole(headers.get(SUSPECT), 0)
     return _whole(headers.get(LOST), 0), suspect > 0, suspect > 1
 

@@ -97,10 +97,10 @@ def escaped(text: str) -> str:
 
 
 def message_in(body: str, receives: int = 1, fetch: Callable[[str], bytes] | None = None) -> Read:
-    """Return what is in a body.
+    """Return the content of a body.
 
     `receives`: how often SQS has handed it out, where each is an attempt: in a FIFO queue, in which
-    nothing can be changed in a message that comes again. Nor does SQS know who of them was lost;
+    no message that is delivered again can be changed. Nor does SQS know which consumer was lost;
     one may have been, so that a message which ends its workers is dead once it has no attempts
     left.
 

@@ -77,7 +77,7 @@ def wanted(found: Found, ids: Sequence[str] | None) -> bool:
 
 
 def back(found: Found, group: str | None, deduplication: str | None) -> Entry:
-    """Return what is sent to the queue that a dead message came from."""
+    """Return what to send to the queue that a dead message came from."""
     return Entry(as_first_attempt(found.body), 0, group, deduplication)
 
 

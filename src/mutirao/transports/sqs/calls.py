@@ -75,7 +75,7 @@ class EntryFailure(NamedTuple):
     said: str
 
     def error(self, what: str) -> TransportError:
-        """Return it as an error of ours; `what` begins its sentence."""
+        """Return it as an error of Mutirão; `what` begins its sentence."""
         return transport_error(self.meaning, what, self.said)
 
 
@@ -107,7 +107,7 @@ class SqsCalls:
         return int(self.attributes(url)["ApproximateNumberOfMessages"])
 
     def create(self, name: str, attributes: Mapping[str, str]) -> str:
-        """Make a queue, unless it is there with the same attributes; return its URL."""
+        """Create a queue, unless it exists with the same attributes; return its URL."""
         with _explained(f"queue {name!r}"):
             made = self._client.create_queue(QueueName=name, Attributes=dict(attributes))
             return str(made["QueueUrl"])
@@ -125,7 +125,7 @@ class SqsCalls:
         return found
 
     def send(self, queue: SqsQueue, entries: Sequence[Entry]) -> list[EntryFailure | None]:
-        """Send messages, in batches by number and size; return for each what became of it."""
+        """Send messages, in batches by number and size; return the result of each."""
 
         def send(batch: Sequence[Entry]) -> list[EntryFailure | None]:
             asked = [entry.request(str(n)) for n, entry in enumerate(batch)]
@@ -136,7 +136,7 @@ class SqsCalls:
         return [each for batch in _by_size(entries) for each in _splitting(send, batch)]
 
     def delete(self, queue: SqsQueue, handles: Sequence[str]) -> list[EntryFailure | None]:
-        """Delete messages for good; return for each what became of it."""
+        """Delete messages for good; return the result of each."""
 
         def delete(batch: Sequence[str]) -> list[EntryFailure | None]:
             asked = [{"Id": str(n), "ReceiptHandle": handle} for n, handle in enumerate(batch)]
@@ -149,7 +149,7 @@ class SqsCalls:
     def change(
         self, queue: SqsQueue, asked: Sequence[tuple[str, float]]
     ) -> list[EntryFailure | None]:
-        """Make messages visible in so many seconds from now, rounded up."""
+        """Make messages visible this many seconds from now, rounded up."""
 
         def change(batch: Sequence[tuple[str, float]]) -> list[EntryFailure | None]:
             entries = [
@@ -196,7 +196,7 @@ class _explained:  # noqa: N801 (stands in a `with`, as a function would)
 def _each(
     call: Callable[[], Mapping[str, Any]], batch: Sequence[object]
 ) -> list[EntryFailure | None]:
-    """Return for each entry what became of it; an error of the request is one of all of them."""
+    """Return the result of each entry; an error of the request is the result of all of them."""
     try:
         answer = call()
     except Raised as error:

@@ -50,7 +50,7 @@ class SqsConsumer:
         self._newest: dict[str, Lease] = {}  # of each id at SQS
         self._come: Arrivals[Lease] = Arrivals()
         self._groups = Groups()
-        self._out: set[Lease] = set()  # what was handed over, and is not settled
+        self._out: set[Lease] = set()  # delivered, and not settled
         self._deletes = Deletes(self._delete, lambda: len(self._out))
         self._begun, self._ended = asyncio.Event(), asyncio.Event()
         self._polling = Polling(
@@ -61,7 +61,7 @@ class SqsConsumer:
         )  # fmt: skip
 
     async def begin(self) -> None:
-        """Begin to receive; return once SQS has answered, or raise what it said."""
+        """Begin to receive; return once SQS has answered, or raise its error."""
         self._polling.start(self._prefetch)
         await self._begun.wait()
         if self._come.broken is not None:
@@ -78,7 +78,7 @@ class SqsConsumer:
 
     async def settle(self, settlings: Sequence[Settling]) -> list[Result]:
         """Settle deliveries; see `Consumer.settle`."""
-        # Not cancelled in the middle: what was sent to SQS must be known here.
+        # Not cancelled in the middle: the results of requests to SQS must be known here.
         return await asyncio.shield(asyncio.ensure_future(self._settle(settlings)))
 
     async def resize(self, prefetch: int) -> None:
@@ -92,9 +92,9 @@ class SqsConsumer:
         await self._ended.wait()
 
     async def leave(self) -> None:
-        """Delete what is done, and give back the rest.
+        """Delete settled messages, and give back the rest.
 
-        Not before the last request is answered: that would receive what is given back.
+        Not before the last request is answered: it would receive the messages that are given back.
         """
         self._polling.stop()
         await self._deletes.flush()
@@ -113,18 +113,18 @@ class SqsConsumer:
         return self._held[lease]
 
     def _take(self, found: list[dict[str, Any]]) -> None:
-        """Hold what was received, in the receiving thread."""
+        """Hold received messages, in the receiving thread."""
         new = self._hold_all(found, self._heartbeat.now())
         if len(new) < len(found):
             self._polling.add_room(len(found) - len(new))
         if new and not self._call_soon(self._arrive, new):
-            self._settler.release(new)  # the event loop is closed: nobody wants them
+            self._settler.release(new)  # the event loop is closed: no consumer wants them
 
     def _hold_all(self, found: list[dict[str, Any]], now: float) -> list[Lease]:
-        """Return leases of what was received and is to be worked on now.
+        """Return leases of received messages that may be worked on now.
 
-        A message whose arguments cannot be read from S3 now comes again when its visibility ends,
-        and those behind it, too in its group.
+        A message whose arguments cannot be read from S3 now is delivered again when its visibility
+        ends, together with those behind it in its group.
         """
         new, left = list[Lease](), dict[str, TransportUnavailable]()
         for raw in found:
@@ -142,12 +142,12 @@ class SqsConsumer:
         return new
 
     def _group_of(self, raw: dict[str, Any]) -> str | None:
-        """Return the group in which what was received keeps its order, if it does."""
+        """Return the group in which a received message keeps its order, if it does."""
         group: str | None = raw.get("Attributes", {}).get("MessageGroupId")
         return group if self._options.fifo else None
 
     def _hold(self, raw: dict[str, Any], now: float) -> Lease | None:
-        """Return a lease of what was received; None if it is held already: SQS repeats itself.
+        """Return a lease of a received message; None if it is held already: SQS repeats itself.
 
         One that is being settled is not held: it may have been given back a moment ago.
 
@@ -183,7 +183,7 @@ class SqsConsumer:
         self._call_soon(self._lose, lease)
 
     def _lose(self, lease: Lease) -> None:
-        """Give up what is not ours any more, and what waits behind it in its group."""
+        """End leases that this worker has lost, and those behind them in their groups."""
         delivery = self._held.get(lease)
         if delivery is not None and self._forget(lease):
             if behind := self._groups.stop(lease):

@@ -1,4 +1,4 @@
-"""The meaning of errors of SQS and boto3, as errors of ours."""
+"""The meaning of errors of SQS and boto3, as errors of Mutirão."""
 
 from collections.abc import Callable, Mapping
 from enum import Enum
@@ -90,7 +90,7 @@ def meaning_of(error: Exception) -> Meaning:
 
 
 def meaning_of_entry(failed: Mapping[str, Any]) -> Meaning:
-    """Return what an entry of `Failed` says of its message."""
+    """Return the meaning of an entry of `Failed` for its message."""
     meaning = meaning_of_code(failed.get("Code", ""), failed.get("Message", ""))
     if meaning is Meaning.AWAY and failed.get("SenderFault"):
         return Meaning.REFUSED
@@ -98,7 +98,7 @@ def meaning_of_entry(failed: Mapping[str, Any]) -> Meaning:
 
 
 def meaning_of_code(code: str, text: str) -> Meaning:
-    """Return what a code of SQS says; the oldest ones have a prefix of several words."""
+    """Return the meaning of a code of SQS; the oldest ones have a prefix of several words."""
     last = code.rpartition(".")[2]
     if last == "InvalidParameterValue":  # one code for several things
         if "beyond the limit" in text:
@@ -109,7 +109,7 @@ def meaning_of_code(code: str, text: str) -> Meaning:
 
 
 def transport_error(meaning: Meaning, what: str, said: object) -> TransportError:
-    """Return the error of ours for an answer of SQS; `what` begins its sentence."""
+    """Return the error of Mutirão for an answer of SQS; `what` begins its sentence."""
     match meaning:
         case Meaning.MISSING:
             return TransportMismatch(
@@ -133,7 +133,7 @@ def transport_error(meaning: Meaning, what: str, said: object) -> TransportError
 
 
 def explain(error: Exception, what: str) -> TransportError:
-    """Return the error of ours for one that boto3 raised."""
+    """Return the error of Mutirão for one that boto3 raised."""
     return transport_error(meaning_of(error), what, error)
 
 

@@ -17,7 +17,7 @@ class Groups:
         self._groups: dict[str, deque[Lease]] = {}
 
     def arrive(self, leases: Iterable[Lease]) -> list[Lease]:
-        """Take what was received, in its order; return what may be worked on now."""
+        """Take received messages, in their order; return those that may be worked on now."""
         turns = []
         for each in leases:
             if each.group is None:
@@ -41,7 +41,7 @@ class Groups:
         return line[0] if line and had_its_turn else None
 
     def stop(self, lease: Lease) -> list[Lease]:
-        """Take out one that comes again, with all behind it; return those."""
+        """Take out one that is to be delivered again, with all behind it; return those."""
         line = self._groups.get(lease.group) if lease.group is not None else None
         if line is None or lease not in line:
             return []

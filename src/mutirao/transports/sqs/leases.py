@@ -20,15 +20,15 @@ from mutirao.transports.sqs.failures import Meaning
 from mutirao.transports.sqs.logs import Note, log
 
 RENEW_AT = 2 / 3  # of the visibility, from the last extension
-EARLY = 1 / 6  # of the visibility: so much earlier one is extended in a batch with others
+EARLY = 1 / 6  # of the visibility: a message is extended so much earlier, in a batch with others
 CAP_MARGIN = 60.0  # seconds before SQS ends it itself, after 12 hours
 LONGEST_REST = 60.0  # seconds between two turns
-AFTER_FAULT = 1.0  # seconds after an error of ours
+AFTER_FAULT = 1.0  # seconds after an error of this code
 CALL_LIMIT = 30.0  # seconds after which an extension must have answered
 
 
 class Timing(NamedTuple):
-    """The monotonic time in seconds, what waits for so many, and who beats.
+    """The monotonic clock, in seconds; the wait; and whether a thread beats.
 
     `threaded` False: no thread does, but the caller of `LeaseHeartbeat.turn`.
     """
@@ -51,8 +51,8 @@ class Lease:
         handle: what SQS wants to see with every request about it.
         received_at: when it was received; 12 hours count from here.
         deadline: when it becomes visible to others.
-        ends_at: when it is held no longer, whatever it is used for.
-        on_lost: called in whatever thread finds out that it is not ours any more.
+        ends_at: when it ends in any case.
+        on_lost: called in the thread that finds out that the lease is lost.
     """
 
     queue: SqsQueue
@@ -69,7 +69,7 @@ class Lease:
     settling: bool = False
     copied: bool = False  # what follows it is confirmed, and only its deletion is missing
     body: str = ""
-    large: str | None = None  # its id in S3, if its arguments are there
+    large: str | None = None  # its id in S3, if its arguments are stored there
 
 
 class LeaseHeartbeat:
@@ -112,7 +112,7 @@ class LeaseHeartbeat:
         return lease
 
     def renewed(self, lease: Lease, handle: str) -> None:
-        """Note that SQS has handed out again what is held: only the newest handle counts."""
+        """Record that SQS has delivered a held message again: only the newest handle counts."""
         now = self._clock()
         with self._changed:
             lease.handle, lease.deadline = handle, now + self._visibility
@@ -141,7 +141,7 @@ class LeaseHeartbeat:
         self._add(lease)
 
     def turn(self) -> float:
-        """Give up what is over, extend what is due; return the seconds until the next turn."""
+        """End leases that are over, extend due ones; return the seconds until the next turn."""
         now = self._clock()
         with self._changed:
             over = [each for each in self._leases if now >= min(each.deadline, each.ends_at)]
@@ -190,7 +190,7 @@ class LeaseHeartbeat:
                 self._changed.wait(min(rest, max(0.0, next_at - self._clock())))
 
     def _due(self, now: float) -> list[Lease]:
-        """Return what is due, and of the same queues what soon will be."""
+        """Return due leases, and of the same queues those that soon will be."""
         queues = {each.queue for each in self._leases if each.renew_at <= now}
         soon = now + self._visibility * EARLY
         return [each for each in self._leases if each.queue in queues and each.renew_at <= soon]

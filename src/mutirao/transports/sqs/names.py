@@ -13,9 +13,9 @@ _UNFIT_IN_GROUP = re.compile(r"[^!-~]")
 def queue_name(pattern: str, queue: str, *, dead: bool = False, fifo: bool = False) -> str:
     """Return the name at SQS of one of Mutirão's queues, or of the one that keeps its dead.
 
-    `pattern` has "{queue}" where the queue's name stands, if it stands there; it may end in ".fifo"
-    if `fifo` is true. What SQS does not accept in a name is replaced, and a digest of the name
-    makes the result unique.
+    `pattern` has "{queue}" in the place of the queue's name, if that is part of it; it may end in
+    ".fifo" if `fifo` is true. What SQS does not accept in a name is replaced, and a digest of the
+    name makes the result unique.
     """
     end = (DEAD if dead else "") + (FIFO if fifo else "")
     named = pattern.removesuffix(FIFO if fifo else "").replace("{queue}", queue)

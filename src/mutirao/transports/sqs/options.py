@@ -33,7 +33,7 @@ class SqsOptions:
     endpoint_url: str | None = field(default=None, repr=False)  # it may have a password
 
     def __post_init__(self) -> None:
-        """Check types, and what has bounds."""
+        """Check types and bounds."""
         check_kinds(self)
         if not self.name:
             raise ConfigurationError('name is ""; give the name of a queue at SQS')

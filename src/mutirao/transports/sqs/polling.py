@@ -1,8 +1,8 @@
 """The thread that receives the messages of one queue for one consumer.
 
 A request that SQS is answering is never aborted: messages that it hands out meanwhile would be
-invisible to everybody until their visibility ends. A failing queue pauses this thread only:
-messages that were received before stay ours, and are settled as usual.
+invisible to all consumers until their visibility timeout ends. A failing queue pauses this thread
+only: messages that were received before stay ours, and are settled as usual.
 """
 
 import threading
@@ -20,7 +20,7 @@ from mutirao.transports.sqs.logs import QueueNote, log, paused
 
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.2, 30.0  # seconds
 REPEAT_EVERY = 60.0  # seconds after which a failure that people have to repair is logged again
-TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for what the last answer brings
+TO_GIVE_BACK = 1.0  # seconds of a grace period that are kept for messages of the last answer
 
 
 def fitting_wait(wait: int, grace: float) -> int:
@@ -33,8 +33,8 @@ class Polling:
 
     Parameters:
         wait: seconds of a long poll.
-        visibility: seconds for which what is received is invisible to others.
-        take: called in the thread with what was received.
+        visibility: seconds for which received messages are invisible to other consumers.
+        take: called in the thread with received messages.
         begun: called in the thread once SQS has answered for the first time.
         failed: called in the thread when it has not; then nothing comes.
         ended: called in the thread when nothing more comes.
@@ -62,7 +62,7 @@ class Polling:
         self._pause = 0.0
         self._said: dict[str, float] = {}  # codes of SQS in this pause, and when they were logged
         self.paused: TransportError | None = None  # why nothing is received; from any thread
-        self._answers_by: float | None = None  # monotonic; while SQS is asked
+        self._answers_by: float | None = None  # monotonic; while a request to SQS runs
         self._thread = threading.Thread(
             target=self._run, name=f"mutirao-sqs-{queue.name}", daemon=True
         )
@@ -73,13 +73,13 @@ class Polling:
         self._thread.start()
 
     def add_room(self, more: int) -> None:
-        """Receive so many more, or fewer; from any thread."""
+        """Receive this many more, or fewer; from any thread."""
         with self._changed:
             self._room += more
             self._changed.notify_all()
 
     def stop(self) -> None:
-        """Receive no more, once SQS has answered what it was asked; does not wait for that."""
+        """Receive no more, after the answer of the running request; does not wait for that."""
         with self._changed:
             if not self._stopped and self._answers_by is not None:
                 QueueNote.WAITS(self._queue.name, max(0.0, self._answers_by - monotonic()))

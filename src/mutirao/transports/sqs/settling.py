@@ -77,8 +77,8 @@ class LastWords:
     def _delete(self, leases: Sequence[Lease]) -> list[TransportError | None]:
         """Delete messages; return for each why it is not deleted, or None.
 
-        The heartbeat goes on meanwhile, and also where people have to mend something first: who
-        asks again then finds it still ours, and its work is not done twice.
+        The heartbeat continues meanwhile, also while a person has to change something first: a
+        later try then finds that the message is still held, and its work is not done twice.
         """
         found = self._trying(
             leases, lambda some: self.calls.delete(leases[0].queue, [each.handle for each in some])
@@ -108,7 +108,7 @@ class LastWords:
         self._heartbeat.drop([lease, *behind])
         seconds = max(0.0, min(after, LONGEST_VISIBILITY - self._heartbeat.age(lease) - 1))
         waits = {lease: seconds}
-        # Those behind go first: once the first one is visible, others get it with what is there.
+        # Those behind go first: once the first one is visible, other consumers get it with them.
         found = self._trying(
             [*behind, lease],
             lambda some: self.calls.change(
@@ -124,7 +124,7 @@ class LastWords:
         return failure.error(f"message {lease.name}")
 
     def release(self, leases: Sequence[Lease]) -> None:
-        """Give back what is not worked on; what fails comes again when its time is over."""
+        """Give back messages that are not worked on; a failed one is delivered again later."""
         self._heartbeat.drop(leases)
         for lease in leases:
             lease.settling, lease.lost = True, "it was given back"

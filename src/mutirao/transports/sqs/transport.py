@@ -39,7 +39,7 @@ from mutirao.transports.sqs.options import LEAST_RECEIVES, SqsOptions, clients, 
 from mutirao.transports.sqs.settling import LastWords
 
 T = TypeVar("T")
-SENDERS = 8  # requests under way at once, besides those that receive
+SENDERS = 8  # concurrent requests, besides those that receive
 ROOM_FOR_CAUSE = 5_000  # bytes of a message that are left for why it is dead
 TENANT = "tenant"  # the header with whose job it is
 
@@ -51,8 +51,8 @@ class SQS:
     first used; without these it has the default of docs/sqs.md.
 
     Parameters:
-        name: what a queue is called at SQS, with "{queue}" for Mutirão's name of it. One without
-            that, such as the name of a queue that is there, is for one queue only.
+        name: the name of a queue at SQS, with "{queue}" for Mutirão's name of it. A name without
+            that, such as that of an existing queue, is for one queue only.
         mode: "alone" if the message is the job; "carried" if it is a doorbell for one in a store.
         fifo: keep the order within each `ordering_key`, which is a job's group or else its tenant;
             the names end in ".fifo" then.
@@ -327,7 +327,7 @@ class SQS:
         return found
 
     def _redrives(self, what: str, attributes: Mapping[str, Any]) -> list[Difference]:
-        """Return what is otherwise in who puts messages to the dead."""
+        """Return a difference if there is no redrive policy, or its count is too small."""
         policy = msgspec.json.decode(attributes.get("RedrivePolicy", "{}"))
         most = int(policy.get("maxReceiveCount", 0))
         if most >= LEAST_RECEIVES:

@@ -1,7 +1,7 @@
-"""The beginning of an action on many jobs, of the API and of pages: it goes on behind these.
+"""Begins an action on many jobs for the API and pages: it continues in the background.
 
-By a filter, the number has to be what the caller saw. The caller that begins it learns its end, if
-that comes soon, or else its id.
+By a filter, the number has to be what the caller saw. The caller gets its result if it ends soon,
+or else its id.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ Run = Callable[[Progress], Awaitable[AuditRecord]]
 
 
 async def check_expected(reading: Reading, which: Filter, expected: int) -> None:
-    """Raise Conflict if another number of jobs matches than was seen, or nobody can say so."""
+    """Raise Conflict if the number of matching jobs is not `expected`, or cannot be counted."""
     most = max(expected + 1, MOST_TOLD)
     counted = await reading.ahow_many(which, most=most, windows=MOST_WINDOWS)
     if counted.jobs == expected and not counted.at_least:
@@ -41,9 +41,9 @@ async def check_expected(reading: Reading, which: Filter, expected: int) -> None
 
 
 async def begin(background: Background, run: Run) -> AuditRecord | int:
-    """Begin an action; return what the audit has of it, or its id if it goes on; raise its error.
+    """Begin an action; return its audit record, or its id if it still runs; raise its error.
 
-    It goes on whatever becomes of the caller.
+    It continues even if the caller is cancelled.
     """
     begun, ended, ids = asyncio.Event(), asyncio.Event(), set[int]()
     came: list[AuditRecord | Exception] = []

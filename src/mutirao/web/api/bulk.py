@@ -1,8 +1,8 @@
 """Actions on jobs: on those that are named, or on all that a filter finds; and the audit of them.
 
 By a filter, the number that was seen has to be given: if another number matches when the action
-begins, nothing is done. It is done in batches; what takes longer than a second goes on after the
-answer, which says where its progress is.
+begins, nothing is done. It is done in batches; one that takes longer than a second continues after
+the answer, which says where its progress is.
 """
 
 from collections.abc import Collection
@@ -39,7 +39,7 @@ BATCH = 500  # jobs of a transaction
 
 
 class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """The new values of waiting jobs; what is left out stays as it is."""
+    """The new values of waiting jobs; missing ones stay as they are."""
 
     priority: Annotated[int, Meta(ge=MIN_PRIORITY, le=MAX_PRIORITY)] | None = None
     queue: str | None = None
@@ -49,7 +49,7 @@ class NewValues(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """What is done, and to which jobs: `ids`, or `filter` with the number `expected`."""
+    """An action, and its jobs: `ids`, or `filter` with the number `expected`."""
 
     action: ActionKind
     ids: Annotated[list[Id], Meta(min_length=1, max_length=MAX_IDS)] | None = None
@@ -59,7 +59,7 @@ class ActionBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 
 
 class AboutThing(msgspec.Struct, kw_only=True):
-    """What was done to something else than jobs: `pause`, of a `queue`, whose name is `mail`."""
+    """An action on an object other than jobs: `pause`, of a `queue`, whose name is `mail`."""
 
     command: str
     of: str
@@ -67,7 +67,7 @@ class AboutThing(msgspec.Struct, kw_only=True):
 
 
 class ActionRecord(msgspec.Struct, kw_only=True):
-    """What the audit has of an action.
+    """The audit record of an action.
 
     `matched` jobs were looked at so far, `done` to so many; the others were `passed_over`, and
     `why` counts them by the state that they were in. `lost`: nothing was seen of it for a minute.
@@ -155,7 +155,7 @@ async def stop_action(call: ApiCall) -> Answered:
 
 
 async def _found(call: ApiCall, id: int) -> AuditRecord:
-    """Return an action; who sees only some jobs sees those of their own."""
+    """Return an action; a user that sees only some jobs sees only their own actions."""
     found = await _known(call, id)
     if call.access.only and not _is_own(call.access, found):
         raise _unknown(id)
@@ -198,7 +198,7 @@ def _record(call: ApiCall, record: AuditRecord) -> ActionRecord:
 
 
 def _action(body: ActionBody) -> Action:
-    """Return what is to be done, checked before anything is looked for."""
+    """Return the action, checked before any job is searched."""
     if body.change is None:
         if body.action is ActionKind.CHANGE:
             raise UnreadableRequest("say which values are new", place="body.change")

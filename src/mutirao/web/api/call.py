@@ -1,4 +1,4 @@
-"""One request of the API, read within bounds: who asks, and with which parameters and body."""
+"""One request of the API, read within bounds: its user, parameters and body."""
 
 from collections.abc import Awaitable, Callable
 from datetime import datetime
@@ -47,7 +47,7 @@ class ApiCall:
 
     @property
     def client(self) -> "DashboardClient":
-        """What is read and done."""
+        """The client of the application's jobs."""
         return self.site.client
 
     def id(self) -> int:
@@ -77,7 +77,7 @@ class ApiCall:
         return asked(self.access, text, self.site.blanking) + parse(self.access.only)
 
     async def noted(self, about: About, work: Callable[[], Awaitable[T]]) -> T:
-        """Do something to what is no job; the audit knows that the caller did it."""
+        """Act on another object than jobs, and record the caller in the audit."""
         return await self.client.actions.anote(acting(self.access), about, work)
 
     def url(self, path: str) -> str:
@@ -93,7 +93,7 @@ class ApiCall:
 
 
 def acting(access: Access) -> str:
-    """Return who acts, for the audit; nobody may have said."""
+    """Return the user, for the audit; may be unknown."""
     return "".join(each for each in access.user if each.isprintable())[:MAX_WHO] or "unknown"
 
 

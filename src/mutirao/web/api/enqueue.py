@@ -60,7 +60,7 @@ class NewJobBody(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
 class Enqueued(msgspec.Struct, kw_only=True):
     """The job that was enqueued, or the one that has its key.
 
-    `how` it was enqueued: `inserted`, or what came of a unique key; `created`: whether a job was
+    `how` it was enqueued: `inserted`, or the effect of a unique key; `created`: whether a job was
     written.
     """
 

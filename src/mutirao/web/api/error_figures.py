@@ -38,7 +38,7 @@ class ErrorList(msgspec.Struct, kw_only=True):
 
 
 class ErrorsQuery(msgspec.Struct, kw_only=True, forbid_unknown_fields=True):
-    """Whose errors, and how many."""
+    """The query: whose errors, and how many."""
 
     task: Annotated[str, Meta(max_length=MAX_TASK_NAME, description="Of this task only.")] = ""
     size: Annotated[int, Meta(ge=1, le=500, description="The most errors.")] = 100

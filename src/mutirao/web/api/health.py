@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mutirao.web.site import Site
 
 LIVE, READY = "/livez", "/readyz"
-FRESH_FOR = 1.0  # seconds; the caller more often asks the database no more
+FRESH_FOR = 1.0  # seconds; more frequent requests cause no more queries
 
 
 async def live(request: Request) -> Response:

@@ -215,7 +215,7 @@ def job_of(call: ApiCall, job: JobRecord) -> JobAnswer:
 
 
 class _Shown:
-    """What the caller sees of what jobs carry."""
+    """What the caller may see of a job's data."""
 
     def __init__(
         self, call: ApiCall, items: int = MOST_ITEMS, characters: int = MOST_CHARACTERS
@@ -238,7 +238,7 @@ class _Shown:
 
 
 def _fields(shown: _Shown, job: JobRecord) -> dict[str, Any]:
-    """Return what is not answered as it is."""
+    """Return the fields that are not answered unchanged."""
     return {
         **{name: id_text(getattr(job, name)) for name in _IDS},
         **{name: None if shown.some else id_text(getattr(job, name)) for name in _OTHERS},

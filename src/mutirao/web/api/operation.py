@@ -1,4 +1,4 @@
-"""An operation of the API: what it takes, who may ask for it, and what it answers."""
+"""An operation of the API: its parameters, its required role, and its answer."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ PREFIX = "/api/v1"
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """What an operation answers: a value that becomes JSON, the status, and more headers."""
+    """The answer of an operation: a value that becomes JSON, the status, and more headers."""
 
     value: Any
     status: int = 200
@@ -27,11 +27,11 @@ class Operation:
         name: by which clients that are made from the document call it.
         method, path: `GET` or `POST`, and the path below the prefix, with parameters in braces.
         does: one sentence.
-        role: who may ask for it.
+        role: the one that a user needs for it.
         run: does it.
-        answer: the type of what it answers.
-        query, body: the types of what it takes; None: nothing.
-        whole: whether it is about all jobs, and so not for those who see only some.
+        answer: the type of its answer.
+        query, body: the types of its parameters; None: none.
+        whole: whether it is about all jobs, and so not for users that see only some.
         statuses: of its successes.
         refusals: statuses that it alone has, and what they mean.
         tagged: whether the answer has an ETag.

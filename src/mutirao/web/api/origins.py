@@ -1,8 +1,8 @@
 """Where a request that changes something comes from: a program, or one of our own pages.
 
 A browser that is let in by a cookie, a password or its address could be made to send it by any
-page. It sends a token of a bearer to nobody by itself; and JSON to another site only after a
-question that nobody answers here, and never without `Origin`.
+page. It sends a bearer token to no site by itself; and JSON to another site only after a preflight
+request, which is not answered here, and never without `Origin`.
 """
 
 from starlette.datastructures import Headers
@@ -13,7 +13,7 @@ from mutirao.web.security import GateRules
 
 
 class HostRules(GateRules):
-    """By which names it may be asked; the rest is looked at once it is known who asks."""
+    """The host names that are allowed; the rest is checked once the user is known."""
 
     def refusal(self, method: str, scheme: str, headers: Headers) -> tuple[int, str] | None:
         """Return why a request is refused, as a status and a key; None if it is not."""

@@ -1,7 +1,7 @@
 """Refusals and failures as RFC 9457 has them: `application/problem+json`.
 
 `type` names the class of the error, by which a program distinguishes them; `detail` is for people.
-What nobody has foreseen has no detail, and is in the log of the program.
+Unexpected errors have no detail, and are in the log of the program.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ class Conflict(Exception):
 
 
 def answer(error: Exception, blanking: Blanking, path: str) -> Response:
-    """Return the answer to a request that has failed so; log what nobody has foreseen."""
+    """Return the answer to a request that has failed with this error; log unexpected ones."""
     problem = problem_of(error, blanking)
     if problem.status >= 500 and not isinstance(error, StoreUnavailable | SchemaError):
         log.error("the API could not answer %s", path, exc_info=error)
@@ -93,7 +93,7 @@ def sent(problem: Problem, headers: Mapping[str, str] | None = None) -> Response
 
 
 def plain(status: int, detail: str = "") -> Problem:
-    """Return a problem that its status says, and no error of ours."""
+    """Return a problem that only has a status, and no error of Mutirão."""
     title = TITLES.get(status, "Failed")
     return Problem(type="about:blank", title=title, status=status, detail=detail)
 

@@ -1,6 +1,6 @@
 """Queues: how many jobs of each state they have, whether they are paused, and the figures of all.
 
-What is counted is counted once for all who ask within some seconds, as for the pages.
+Each count is made once for all requests within some seconds, as for the pages.
 """
 
 from collections import defaultdict
@@ -48,7 +48,7 @@ class Workforce(msgspec.Struct, kw_only=True):
 
 
 class Statistics(msgspec.Struct, kw_only=True):
-    """What there is to do, and who does it."""
+    """The waiting and running work, and the workers that do it."""
 
     jobs: dict[JobState, int]
     at_least: bool

@@ -1,4 +1,4 @@
-"""The API as an ASGI application: finds the operation, asks who asks, and answers in JSON."""
+"""The API as an ASGI application: finds the operation and the user, and answers in JSON."""
 
 import hashlib
 import json
@@ -34,10 +34,10 @@ class Api:
     """The API of a dashboard.
 
     Parameters:
-        access: says of each request what its sender may do.
+        access: decides for each request what its sender may do.
         rules: of the pages; by which names it may be asked.
-        operations: those that there are.
-        measured: whether Prometheus is told what the database holds.
+        operations: those that exist.
+        measured: whether it serves metrics of the store for Prometheus.
     """
 
     def __init__(

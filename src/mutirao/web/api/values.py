@@ -42,7 +42,7 @@ def due(run_at: datetime) -> datetime | None:
 
 
 def copied(kind: type[T], record: object, **given: Any) -> T:
-    """Return what is answered of a record: the fields of the same names, but for those given."""
+    """Return the answer for a record: the fields of the same names, except the given ones."""
     values = {
         name: given[name] if name in given else _plain(getattr(record, name))
         for name in kind.__struct_fields__

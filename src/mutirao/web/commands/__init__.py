@@ -1,1 +1,1 @@
-"""What the forms of pages have done: to jobs that are named, to all that match, to other things."""
+"""The commands of the pages' forms: on named jobs, on all that match, on other objects."""

@@ -1,4 +1,4 @@
-"""Commands on all jobs that a filter means, behind the pages; the audit tells how far each is."""
+"""Commands on all jobs of a filter, in the background; the audit has their progress."""
 
 from mutirao.model.audit.actions import Action, ActionKind, AuditRecord
 from mutirao.model.filters.filter import parse
@@ -14,7 +14,7 @@ BATCH = 500  # jobs, of which a transaction takes less than the time that a call
 
 
 async def everything(call: PageCall, form: Fields) -> Notice:
-    """Begin what is to be done to all jobs of a filter, if as many match as were shown."""
+    """Begin an action on all jobs of a filter, if as many match as were shown."""
     kind = ActionKind(form.one_of("action", *OFFERED))
     which = call.filter(form.text("q"))
     if not which:
@@ -42,7 +42,7 @@ async def everything(call: PageCall, form: Fields) -> Notice:
 
 
 async def stop(call: PageCall, form: Fields) -> Notice:
-    """Stop what is done to many jobs after its batch, wherever it runs."""
+    """Stop an action on many jobs after its batch, wherever it runs."""
     id = id_in(form.text("action", 20))
     stopped = await call.client.actions.astop(id)
     return Notice("done.stop" if stopped else "failed.stop", detail=str(id))

@@ -16,7 +16,7 @@ from mutirao.web.page_call import Notice, PageCall
 
 
 async def retry(call: PageCall, form: Fields) -> Notice:
-    """Have waiting jobs due now."""
+    """Make waiting jobs due now."""
     return await _do(call, ActionKind.RETRY, _chosen(call, form))
 
 

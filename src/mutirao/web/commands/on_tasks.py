@@ -20,7 +20,7 @@ LONGEST_VALUE = 60_000  # characters; the whole form has no more bytes
 
 
 class Wrong(Exception):
-    """What is wrong in the form: the key of a text, and a fact."""
+    """An error in the form: the key of a text, and a fact."""
 
     def __init__(self, key: str, detail: str) -> None:
         super().__init__(key, detail)
@@ -28,7 +28,7 @@ class Wrong(Exception):
 
 
 async def enqueue(call: PageCall, given: Fields) -> Notice | Response:
-    """Enqueue a job; show the form again, with what is wrong in it, if it cannot be."""
+    """Enqueue a job; if that is impossible, show the form again with the error."""
     task = call.client.task_named(given.text("task", 200))
     source = given.text("from", 20)
     job = await copied_job(call, id_in(source)) if source else None

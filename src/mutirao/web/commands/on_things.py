@@ -1,4 +1,4 @@
-"""Commands on what has a name: queues, schedules, subscriptions, endpoints. The audit has each."""
+"""Commands on named objects: queues, schedules, subscriptions, endpoints. The audit has each."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -17,7 +17,7 @@ def named(of: str, command: str, do: Do) -> Run:
 
     Parameters:
         of: the kind of thing, which is also the name of the field.
-        command: what is done; `done.command` is the text that tells so.
+        command: the name of the command; the text about its result is `done.command`.
         do: does it.
     """
 
@@ -30,7 +30,7 @@ def named(of: str, command: str, do: Do) -> Run:
 
 
 def making(of: str, command: str, do: Do, done: str) -> Run:
-    """Return a command on such a thing that makes a job, whose id the text tells."""
+    """Return a command on such an object that makes a job, whose id is in the text."""
 
     async def run(call: PageCall, form: Fields) -> Notice:
         name = name_in(form, of)
@@ -41,7 +41,7 @@ def making(of: str, command: str, do: Do, done: str) -> Run:
 
 
 def counting(of: str, command: str, do: Do) -> Run:
-    """Return a command on such a thing that reaches jobs, whose number the text tells."""
+    """Return a command on such an object that reaches jobs, whose number is in the text."""
 
     async def run(call: PageCall, form: Fields) -> Notice:
         name = name_in(form, of)

@@ -13,7 +13,7 @@ WIDTH, HEIGHT = 600.0, 120.0
 
 
 class Point(NamedTuple):
-    """What was done in one span of time."""
+    """The attempts that ended in one span of time."""
 
     at: datetime
     good: int

@@ -1,8 +1,8 @@
-"""A graph as boxes and lines: each step stands right of all that it comes after.
+"""A graph as boxes and lines: each step is to the right of all that it comes after.
 
-Steps of one column are ordered by where those stand that they come after, so that few lines cross.
-What comes after steps that are not shown, or after itself in a row written by hand, stands all
-the same.
+Steps of one column are ordered by the places of the steps that they come after, so that few lines
+cross. A step after steps that are not shown, or after itself in a row written by hand, is drawn,
+too.
 """
 
 from collections import defaultdict

@@ -1,4 +1,4 @@
-"""The audit: who did what to which jobs, and what came of it."""
+"""The page of the audit: users, their actions on jobs, and the results."""
 
 from starlette.responses import Response
 
@@ -10,7 +10,7 @@ PER_PAGE = 50
 
 
 async def show(call: PageCall) -> Response:
-    """Show what was done to jobs, newest first."""
+    """Show the actions on jobs, newest first."""
     before = call.query.text("before", 20)
     found = await call.client.actions.alist(
         before=id_in(before) if before else None, limit=PER_PAGE + 1

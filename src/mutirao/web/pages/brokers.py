@@ -18,7 +18,7 @@ from mutirao.web.page_call import PageCall
 from mutirao.web.showing import cell
 
 MOST_QUEUES, MOST_DEAD = 50, 50
-LONGEST_READ = 65_536  # bytes of a body that is read for what is secret in it
+LONGEST_READ = 65_536  # bytes of a body in which secrets are searched
 FRESH = 10.0  # seconds: brokers are asked less often than databases
 WITHIN = 8.0  # seconds that a broker has
 T = TypeVar("T")

@@ -21,25 +21,25 @@ from mutirao.web.showing import compact
 LONGEST_SHOWN = 20_000  # characters of a value that is put into a field
 MOST_TASKS = 1_000
 OPTIONS = ("queue", "priority", "delay", "key", "tenant")
-OWN = ("mutirao.", "mutirao:")  # how names of tasks begin that nobody enqueues by hand
+OWN = ("mutirao.", "mutirao:")  # prefixes of the names of tasks that are not enqueued by hand
 
 
 @dataclass(frozen=True, slots=True)
 class ArgumentField:
-    """A field of the form: an argument of the task, and what stands in it."""
+    """A field of the form: an argument of the task, and its typed value."""
 
     its: Argument
     value: str = ""
 
     @property
     def is_text(self) -> bool:
-        """Whether what is typed is the value; otherwise it is JSON."""
+        """Whether the typed text is the value; otherwise it is JSON."""
         return self.its.kind == "str"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Filled:
-    """What stands in the form."""
+    """The typed values of the form."""
 
     args: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, str] = field(default_factory=dict)
@@ -57,7 +57,7 @@ async def show(call: PageCall) -> Response:
 
 
 def form(call: PageCall, name: str, job: JobRecord | None, filled: Filled) -> Response:
-    """Return the page with a form, and with what is wrong in it."""
+    """Return the page with a form, and with its error."""
     tasks = sorted(each for each in call.client.tasks if not each.startswith(OWN))
     task = call.client.task_named(name) if name else None
     arguments = () if task is None else task.signature.described
@@ -69,14 +69,14 @@ def form(call: PageCall, name: str, job: JobRecord | None, filled: Filled) -> Re
 
 
 async def copied_job(call: PageCall, id: int) -> JobRecord:
-    """Return the job whose values are put into the form; Refused to who does not see contents."""
+    """Return the job whose values fill the form; raise Refused if the user sees no contents."""
     if not call.access.contents:
         raise Refused(None)
     return await call.client.ajob(id)
 
 
 def shown_args(call: PageCall, job: JobRecord) -> dict[str, str]:
-    """Return what stands in the fields: the arguments of a job, without the secrets in them."""
+    """Return the values of the fields: the arguments of a job, without the secrets in them."""
     task = call.client.tasks.get(job.task)
     texts = set() if task is None else {
         each.name for each in task.signature.described if each.kind == "str"

@@ -16,7 +16,7 @@ WINDOWS = 2  # of 20,000 jobs each, that are looked at
 
 
 async def show(call: PageCall) -> Response:
-    """Show how many jobs match, and ask what is to be done."""
+    """Show how many jobs match, and ask for the action."""
     check(call.access, Permission.ACT)
     wanted = call.filter(call.query.text("q"))
     if not wanted:

@@ -1,4 +1,4 @@
-"""The findings of the doctor: what is wrong, and what to do about each."""
+"""The findings of the doctor: each problem, and its solution."""
 
 from starlette.responses import Response
 

@@ -1,4 +1,4 @@
-"""A job: what was asked, what has happened, why it is not running, and what may be done."""
+"""A job: what was enqueued, what has happened, why it is not running, and possible commands."""
 
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -91,7 +91,7 @@ def _end(call: PageCall, job: JobRecord) -> datetime:
 
 
 def _error(call: PageCall, attempt: AttemptRecord) -> tuple[tuple[str, int] | None, str]:
-    """Return the whole error of an attempt, and its last line, which says what it was."""
+    """Return the whole error of an attempt, and its last line, which has its message."""
     if not attempt.error:
         return None, ""
     if not call.access.contents:
@@ -115,7 +115,7 @@ async def _graph(call: PageCall, id: int | None) -> GraphRecord | None:
 
 
 async def _family(call: PageCall, job: JobRecord) -> list[tuple[str, JobRecord]]:
-    """Return the jobs that this one comes from, each with what it is to this one."""
+    """Return the jobs that this one comes from, each with its relation to this one."""
     ids = {job.redrive_of: "redrive_of", job.on_dead_of: "on_dead_of"}
     wanted = tuple(each for each in ids if each is not None)
     if not wanted:

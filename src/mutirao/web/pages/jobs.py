@@ -21,7 +21,7 @@ STATES = (
 
 
 async def show(call: PageCall) -> Response:
-    """Show the jobs of a filter; what is wrong with it, if it is none."""
+    """Show the jobs of a filter, or the error in an invalid one."""
     text = call.query.text("q", LONGEST_FILTER)
     cursor = call.query.text("after", LONGEST_CURSOR) or None
     try:

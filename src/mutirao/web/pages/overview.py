@@ -1,4 +1,4 @@
-"""The overview: what is done, what waits and for how long, what fails, and who works."""
+"""The overview: throughput, waiting jobs and their ages, failures, and workers."""
 
 from collections import Counter
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Schedules: their next ticks, and what came of the last."""
+"""Schedules: their next ticks, and the results of their last jobs."""
 
 from datetime import datetime, timedelta
 

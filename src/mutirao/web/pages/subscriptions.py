@@ -1,4 +1,4 @@
-"""Topics: which subscriptions receive what is published, and how far behind each is."""
+"""Topics: their subscriptions, and the lag of each."""
 
 from starlette.responses import Response
 

@@ -115,7 +115,7 @@ class DatabasesSite(Site):
         return made
 
     async def _close_idle(self) -> None:
-        """Close those that nobody has looked at for the longest time, if there are many."""
+        """Close those that were unused for the longest time, if there are many."""
         by_use = sorted(self._opened.items(), key=lambda each: each[1].used)
         for name, each in by_use[: max(0, len(by_use) - MOST_OPEN)]:
             idle = self._ticks() - each.used > IDLE and not each.asks

@@ -67,7 +67,7 @@ def _named(listed: Mapping[str, str]) -> dict[str, ListedDatabase]:
 
 
 def name_of(shown: str) -> str:
-    """Return what a database is called in URLs: the same in each process, whatever the list is.
+    """Return the name of a database in URLs: the same in each process, whatever the list is.
 
     Parameters:
         shown: its URL without the password, which may change.

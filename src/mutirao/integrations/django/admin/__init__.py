@@ -1,4 +1,4 @@
-"""The admin: jobs, schedules, limits, subscriptions, endpoints, and the audit of what was done.
+"""The admin: jobs, schedules, limits, subscriptions, endpoints, and the audit of actions.
 
 Everything is read from the views, and done through the client. Permissions are those of the models:
 `mutirao.view_job`, `mutirao.cancel_job` …

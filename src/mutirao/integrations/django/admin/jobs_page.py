@@ -1,4 +1,4 @@
-"""Jobs in the admin: the newest of those that a filter means, and what is done to them.
+"""Jobs in the admin: the newest of those that match a filter, and actions on them.
 
 The search box takes the filters of docs/filters.md. Which jobs these are is asked of the client, as
 the dashboard does: it reads by index, where a view of millions of jobs would be sorted as a whole.
@@ -68,7 +68,7 @@ class _TaskTerm(_Term):
 
 
 class ChangeForm(forms.Form):  # type: ignore[misc]
-    """New values of jobs that wait; what is left empty stays."""
+    """New values of waiting jobs; empty fields stay unchanged."""
 
     priority = forms.IntegerField(
         required=False, min_value=-32768, max_value=32767, help_text="Smaller runs first."
@@ -120,7 +120,7 @@ class JobAdminPage(ReadPage):
     # Which jobs
 
     def get_search_results(self, request: Any, queryset: Any, search_term: str) -> Any:
-        """Return the newest jobs of the filter, and tell what is wrong with that."""
+        """Return the newest jobs of the filter, and show an error in it."""
         try:
             ids = _newest(_asked(request, search_term))
         except InvalidFilter as unfit:
@@ -134,7 +134,7 @@ class JobAdminPage(ReadPage):
             )
         return queryset.filter(id__in=ids), False
 
-    # What is shown of one
+    # The fields that are shown of one job
 
     @column("arguments")
     def arguments(self, job: Any) -> Any:
@@ -163,7 +163,7 @@ class JobAdminPage(ReadPage):
         titles = format_html_join("", "<th>{}</th>", ((each,) for each in head))
         return format_html("<table><thead><tr>{}</tr></thead>{}</table>", titles, rows)
 
-    # What is done
+    # The actions
 
     def has_retry_permission(self, request: Any) -> bool:
         """Return whether jobs may be made due."""

@@ -1,4 +1,4 @@
-"""What has a name, in the admin: schedules, limits, subscriptions and endpoints.
+"""Named objects in the admin: schedules, limits, subscriptions and endpoints.
 
 What can be changed is changed through the client, which checks it as it checks a program. A change
 to what the code declares lasts until the declaration changes.
@@ -32,7 +32,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[misc]
                 field.required = name in self.needed
 
     def clean(self) -> dict[str, Any]:
-        """Have the client do it; what it refuses is shown above the form."""
+        """Write the change by the client; its refusal is shown above the form."""
         given: dict[str, Any] = super().clean()
         if self.errors or not self.changed_data:
             return given
@@ -43,7 +43,7 @@ class ClientForm(forms.ModelForm):  # type: ignore[misc]
         return given
 
     def write(self, changed: dict[str, Any]) -> None:
-        """Write what was changed."""
+        """Write the change."""
         raise NotImplementedError
 
     def _post_clean(self) -> None:
@@ -69,7 +69,7 @@ class NamedPage(ReadPage):
         return [name for name in names if name not in self.editable]
 
     def save_model(self, request: Any, obj: Any, form: Any, change: bool) -> None:
-        """Have the audit know: the client has written it."""
+        """Record the action in the audit: the client has written it."""
         if form.changed_data:
             self.noted(request, "change" if change else "add", obj, _written)
 
@@ -91,13 +91,13 @@ class RemovablePage(NamedPage):
         return self.may(request, "delete")
 
     def delete_model(self, request: Any, obj: Any) -> None:
-        """Have the client remove it."""
+        """Remove it by the client."""
         self.noted(
             request, "remove", obj, lambda c, row: getattr(c, self.removed_by).aremove(row.pk)
         )
 
     def delete_queryset(self, request: Any, queryset: Any) -> None:
-        """Have the client remove each."""
+        """Remove each by the client."""
         for each in queryset:
             self.delete_model(request, each)
 
@@ -205,7 +205,7 @@ class LimitForm(ClientForm):
     needed = ("most",)
 
     def write(self, changed: dict[str, Any]) -> None:
-        """Put the limit again, with what was changed."""
+        """Put the limit again, with the changes."""
         row = self.instance
         numbers = {name: changed.get(name, getattr(row, name)) for name in _NUMBERS}
         limit = Limit(**numbers, by=row.by, name=row.name)
@@ -240,7 +240,7 @@ class LimitPage(NamedPage):
 
     @action("Remove the selected limits and pauses", "steer")
     def remove(self, request: Any, queryset: Any) -> None:
-        """Remove each; what a pause held goes on."""
+        """Remove each; jobs that a pause held continue."""
         named = {row.name: row for row in queryset}
         self.each(
             request, named.values(), "remove", "removed", lambda c, row: c.limits.aremove(row.name)
@@ -253,7 +253,7 @@ _OF_SUBSCRIPTION = (
 
 
 class SubscriptionForm(ClientForm):
-    """What a subscription receives, and what its deliveries are like."""
+    """The publications that a subscription receives, and the options of its deliveries."""
 
     needed = ("topic", "queue", "priority")
 
@@ -273,7 +273,7 @@ class SubscriptionForm(ClientForm):
 
 
 class SubscriptionPage(RemovablePage):
-    """Which handlers receive what is published; an endpoint's has its own page."""
+    """Which handlers receive which publications; an endpoint's subscription has its own page."""
 
     removed_by = "subscriptions"
 
@@ -299,7 +299,7 @@ class SubscriptionPage(RemovablePage):
 
     @action("Disable the selected subscriptions", "steer")
     def disable(self, request: Any, queryset: Any) -> None:
-        """Disable each; what is published meanwhile is not held for it."""
+        """Disable each; publications of the meantime are not held for it."""
         self.each(
             request,
             queryset,
@@ -318,7 +318,7 @@ def _hidden() -> forms.PasswordInput:
 
 
 class EndpointForm(ClientForm):
-    """An endpoint that is there. Its URL and its secret are not shown, and stay if left empty."""
+    """An existing endpoint. Its URL and its secret are not shown, and stay if left empty."""
 
     needed = ("topics",)
     topics = forms.CharField(help_text="Topics, or patterns such as order.*, with spaces between.")
@@ -360,7 +360,7 @@ class NewEndpointForm(ClientForm):
     secret = forms.CharField(widget=_hidden(), help_text=_KEY)
 
     def write(self, changed: dict[str, Any]) -> None:
-        """Put it; one that is there under this name is not replaced."""
+        """Put it; an existing one of this name is not replaced."""
         self.instance.pk = id = changed["id"]
         if models.Endpoint.objects.filter(pk=id).exists():
             raise InvalidEndpoint(
@@ -375,7 +375,7 @@ class NewEndpointForm(ClientForm):
         )
 
     class Meta:
-        """What is asked of it."""
+        """The fields of its form."""
 
         model = models.Endpoint
         fields = ("id", "topics", "tenant", "group")
@@ -398,13 +398,13 @@ class EndpointPage(RemovablePage):
         return self.may(request, "add")
 
     def get_form(self, request: Any, obj: Any = None, change: bool = False, **how: Any) -> Any:
-        """Return the form of a new one, or of one that is there."""
+        """Return the form of a new one, or of an existing one."""
         if obj is None:
             how["form"] = NewEndpointForm
         return super().get_form(request, obj, change, **how)
 
     def get_fieldsets(self, request: Any, obj: Any = None) -> Any:
-        """Return what is asked of a new one, and all that is shown of others."""
+        """Return the fields of the form for a new one, and all shown fields for others."""
         if obj is None:
             return [(None, {"fields": _ASKED})]
         if not self.has_change_permission(request, obj):

@@ -1,4 +1,4 @@
-"""What the pages of the admin have in common: rows are read, and counted up to a bound."""
+"""The common part of the admin's pages: rows are read, and counted up to a bound."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -20,7 +20,7 @@ MOST_COUNTED = 10_000
 
 
 def action(description: str, permission: str) -> Callable[[F], F]:
-    """Return what makes a method an action, for those who have a permission."""
+    """Return a decorator that makes a method an action, for users with a permission."""
     marked: Callable[[F], F] = admin.action(description=description, permissions=[permission])
     return marked
 
@@ -42,7 +42,7 @@ class CappedPaginator(Paginator):  # type: ignore[misc]
 
 
 def who(request: Any) -> str:
-    """Return who acts, for the audit."""
+    """Return the name of the acting user, for the audit."""
     return one_line(str(request.user.get_username()))[:MAX_WHO] or "admin"
 
 
@@ -69,7 +69,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         return False
 
     def has_change_permission(self, request: Any, obj: Any = None) -> bool:
-        """Return False: what is done is an action."""
+        """Return False: changes are made by actions."""
         return False
 
     def has_delete_permission(self, request: Any, obj: Any = None) -> bool:
@@ -82,7 +82,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
 
     @outside_requests_transaction
     def changelist_view(self, request: Any, extra_context: Any = None) -> Any:
-        """Show the list, or do what was chosen."""
+        """Show the list, or run the chosen action."""
         return super().changelist_view(request, extra_context)
 
     def each(
@@ -93,10 +93,10 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
         done: str,
         do: Callable[[Any, Any], Awaitable[object]],
     ) -> None:
-        """Do something to each row that was chosen, and tell how many there were.
+        """Act on each chosen row, and show how many there were.
 
         Parameters:
-            command: what the audit calls it.
+            command: its name in the audit.
             done: their number, as shown.
         """
         count = 0
@@ -113,7 +113,7 @@ class ReadPage(admin.ModelAdmin):  # type: ignore[misc]
     def noted(
         self, request: Any, command: str, row: Any, do: Callable[[Any, Any], Awaitable[object]]
     ) -> None:
-        """Do something to a row, and have the audit know who did it."""
+        """Do something to a row, and record it and its user in the audit."""
         about = About(command, self.opts.model_name, str(row.pk))
         perform(partial(_noted, who(request), about, do, row))
 
@@ -143,14 +143,14 @@ class GraphPage(ReadPage):
 
 
 class AuditPage(ReadPage):
-    """The audit: who did what to how many jobs."""
+    """The audit: the actions of users, and on how many jobs."""
 
     exclude = ("change", "filter", "error")
     readonly_fields = ("new_values", "of_filter", "why_not")
 
     @column("change")
     def new_values(self, row: Any) -> str:
-        """Return the new values of jobs, or what was done to something else."""
+        """Return the new values of jobs, or the action on another object."""
         return text(row.change)
 
     @column("filter")

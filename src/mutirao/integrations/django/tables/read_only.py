@@ -1,4 +1,4 @@
-"""What all models over the views have in common: they are read, and never written."""
+"""The common part of all models over the views: they are read, and never written."""
 
 from typing import Any, NoReturn
 

@@ -1,4 +1,4 @@
-"""The operations of the migrations here: a revision of ours, and the models over the views."""
+"""The operations of the migrations here: a revision of Mutirão, and the models over the views."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ class RunMutirao(Operation):  # type: ignore[misc]
         self.revision = revision
 
     def deconstruct(self) -> tuple[str, list[Any], dict[str, Any]]:
-        """Return how it is written in a migration."""
+        """Return its form in a migration."""
         return type(self).__name__, [self.revision], {}
 
     def state_forwards(self, app_label: str, state: Any) -> None:

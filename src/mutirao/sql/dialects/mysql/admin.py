@@ -94,11 +94,11 @@ class MysqlAdmin(Admin):
         connection.execute(_HOLD, {"name": what}).all()
 
     def clock(self, connection: Connection) -> datetime:
-        """Ask the server."""
+        """Query the server."""
         return from_micros(connection.exec_driver_sql(f"SELECT {NOW}").scalar_one())
 
     def unfit(self, connection: Connection) -> Iterator[Finding]:
-        """Ask what the server and our session have."""
+        """Query the settings of the server and of this session."""
         return unfit(connection)
 
     def health_checks(self, connection: Connection) -> Iterator[Finding]:

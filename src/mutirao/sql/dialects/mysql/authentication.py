@@ -15,7 +15,7 @@ _NEEDED = (
 
 
 def say_what_is_missing(engine: Engine) -> None:
-    """Make an engine of ours report what a driver needs to sign in, and does not find."""
+    """Make an engine report what a driver needs to sign in, and does not find."""
 
     dialect: Any = engine.dialect
     connect = dialect.connect

@@ -1,4 +1,4 @@
-"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and what differs."""
+"""MySQL and MariaDB as a `Dialect`: the general rules in its SQL, and the differences."""
 
 import json
 from collections.abc import Collection, Sequence
@@ -108,7 +108,7 @@ class MariaDB(Dialect):
         return ADMIN
 
     def refuse_server(self, conn: Connection) -> None:
-        """Ask what it has."""
+        """Query its features."""
         server.refuse(conn)
 
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
@@ -202,7 +202,7 @@ class MariaDB(Dialect):
         conn.execute(update_those(table, free).values(its))
 
     def before_looking_for_old(self, conn: Connection) -> None:
-        """Whoever adds up has this lock, and then waits for the rows of attempts."""
+        """Wait until no transaction adds up hours: it would wait for rows of attempts."""
         conn.exec_driver_sql(_NOBODY_ADDS).all()
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
@@ -247,12 +247,12 @@ class MariaDB(Dialect):
         return subscriptions
 
     def place_inserted(self, conn: Connection) -> None:
-        """Do what workers do when they look next."""
+        """Do what workers do at their next claim."""
         while len(through(conn, WORDS.place())) == packets.MAX_ROWS:
             pass
 
     def count_retry(self, conn: Connection) -> None:
-        """Count it in a row that nobody holds for longer."""
+        """Count it in a row that no transaction holds for longer."""
         conn.exec_driver_sql(_COUNT_RETRY)
 
     def refresh_statistics(self, conn: Connection) -> None:
@@ -261,7 +261,7 @@ class MariaDB(Dialect):
 
 
 def _in_object(args: ColumnElement[Any], name: str) -> ColumnElement[Any]:
-    """Return what a JSON object has of a name, which stands there as it is or in ASCII."""
+    """Return a JSON object's value of a name, which is written as it is or in ASCII."""
     # It is compared as it was written.
     written = dict.fromkeys(json.dumps(name, ensure_ascii=ascii) for ascii in (False, True))
     readable = func.if_(func.json_valid(args), args, null())  # half a character is no JSON

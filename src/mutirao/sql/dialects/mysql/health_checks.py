@@ -32,7 +32,7 @@ _MODE = "SELECT @@GLOBAL.sql_mode"
 
 
 def health_checks(connection: Connection) -> Iterator[Finding]:
-    """Examine the server, indexes, what is not purged, and what was tried again."""
+    """Examine the server, indexes, unpurged rows, and retried transactions."""
     yield from _server(connection)
     yield from lax_sessions(connection)
     yield from _indexes(connection)
@@ -58,7 +58,7 @@ def _server(connection: Connection) -> Iterator[Finding]:
 
 
 def lax_sessions(connection: Connection) -> Iterator[Finding]:
-    """Find out whether what others insert is cut off."""
+    """Find out whether inserts of other programs are cut off."""
     mode = str(connection.exec_driver_sql(_MODE).scalar_one())
     if "STRICT_" not in mode and "TRADITIONAL" not in mode:
         yield Finding(

@@ -46,7 +46,7 @@ def mend(connection: Connection, statements: Iterable[str], fills: Mapping[str, 
 def _alterations(
     connection: Connection, table: str, statement: str, fills: Mapping[str, str]
 ) -> Iterator[str]:
-    """Yield what makes a table one that `statement` would make: what is in the way goes first."""
+    """Yield the statements that make a table equal to `statement`: obstacles are removed first."""
     wanted, found = _reference(connection, table, statement), _parts(connection, table, table)
     gone = [each for key, each in found.items() if each != wanted.get(key)]
     yield from (_dropping(each) for each in gone if each.what in ("KEY", "UNIQUE KEY"))

@@ -10,12 +10,12 @@ from mutirao.errors import StoreRefused
 from mutirao.sql.drivers.steps import Row
 
 MAX_ROWS = 500  # at most in a statement
-SAFE_BYTES = 1 << 18  # bytes that every server takes; what is longer asks it
+SAFE_BYTES = 1 << 18  # bytes that every server accepts; a longer statement asks it
 MAX_BYTES = 1 << 22  # bytes of a statement, however much the server takes: they are held in memory
-SPARE_BYTES = 1 << 12  # bytes that are left for what is no value
+SPARE_BYTES = 1 << 12  # bytes that are left for all but values
 MAX_PACKET = "SELECT @@max_allowed_packet"
 
-_BYTES_OF_OTHERS = 24  # bytes of a number, and of what stands between two values
+_BYTES_OF_OTHERS = 24  # bytes of a number, and of the separators between two values
 _SHORT = 64  # characters of a text that is not looked at: each takes 4 bytes at most
 _ESCAPED = "\0\n\r\x1a\"'\\"  # takes a backslash more
 
@@ -23,7 +23,7 @@ _ESCAPED = "\0\n\r\x1a\"'\\"  # takes a backslash more
 def size(row: Row, *, in_digits: bool = False) -> int:
     """Return how many bytes a row takes in a statement, at most.
 
-    `in_digits`: what is not ASCII takes two bytes for each of its own.
+    `in_digits`: a character beyond ASCII takes two bytes for each of its own.
     """
     total = _BYTES_OF_OTHERS * len(row)
     for value in row:

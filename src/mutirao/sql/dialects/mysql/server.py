@@ -1,4 +1,4 @@
-"""Checks that a server and its sessions have what our tables need.
+"""Checks that a server and its sessions have what the tables need.
 
 Many servers speak MySQL's protocol and call themselves MySQL, so each property is queried.
 """
@@ -23,7 +23,7 @@ class Flaw(NamedTuple):
     remedy: str
 
 
-# By what they are for: each fails, or finds nothing, where it is missing.
+# By their purpose: each fails, or finds nothing, if the feature is missing.
 _PROBES = {
     "SKIP LOCKED": "SELECT 1 FROM (SELECT 1) one FOR UPDATE SKIP LOCKED",
     "JSON_TABLE": "SELECT id FROM json_table('[1]', '$[*]' COLUMNS (id int PATH '$')) given",
@@ -82,7 +82,7 @@ def faults(connection: Connection) -> Iterator[Flaw]:
 
 
 def session_faults(connection: Connection) -> Iterator[Flaw]:
-    """Yield what a session of ours has otherwise than we need it, and could not set."""
+    """Yield the settings of this session that differ from the needed ones, and could not be set."""
     for name, found in session.deviations(connection):
         yield Flaw(
             "session",
@@ -107,7 +107,7 @@ def session_faults(connection: Connection) -> Iterator[Flaw]:
 
 
 def refuse(connection: Connection) -> None:
-    """Raise ConfigurationError if a server, a table or a session of ours is not as we need it."""
+    """Raise ConfigurationError if a server, a table or a session cannot be used."""
     for fault in faults(connection):
         raise ConfigurationError(f"{fault.found}; {fault.remedy}.")
 

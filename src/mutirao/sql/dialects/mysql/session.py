@@ -1,4 +1,4 @@
-"""The settings of our sessions, independent of the server's defaults, and their check.
+"""The settings of the store's sessions, independent of the server's defaults, and their check.
 
 They are set before SQLAlchemy examines the server, by two statements for each connection and none
 for a job. docs/mysql.md has the reasons, and the settings that are left unchanged.
@@ -67,7 +67,7 @@ _LEVEL: Mapping[str, str | int] = {
     **dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED"),
     **dict.fromkeys(("tx_read_only", "transaction_read_only"), 0),
 }
-_SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # otherwise than it is set
+_SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # differs from the set value
 _PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
 _NO_SUCH_VARIABLE = 1193
 INNODB = (
@@ -78,7 +78,7 @@ _ECHO = "SELECT hex(CONVERT(%s USING utf8mb4)), %s LIMIT 1"
 
 
 def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
-    """Yield the settings of our session that differ from what was set: name and found value."""
+    """Yield the settings of this session that differ from the set ones: name and found value."""
     wanted = {**_LEVEL, **_BOTH, **_MARIADB, **_MYSQL, **_SHOWN}
     asking = _ASKING.format(", ".join("%s" for _ in wanted))
     if (limit := connection.exec_driver_sql(_LIMIT).scalar_one()) != UNLIMITED:
@@ -93,7 +93,7 @@ def deviations(connection: Connection) -> Iterator[tuple[str, str]]:
 
 
 def _normal(value: str | int) -> object:
-    """Return a value in one form: what was set, and what a server shows of it."""
+    """Return a value in one form, whether it was set or is shown by a server."""
     if value in ("ON", "OFF"):
         return float(value == "ON")
     try:

@@ -142,7 +142,7 @@ class MysqlWords(Words):
         return Condition("run_at >= ? AND (run_at > ? OR id >= ?)", (run_at, run_at, id))
 
     def by_index(self, name: str) -> str:
-        """Return what stands after a table that is to be read by an index."""
+        """Return the SQL after a table that is to be read by an index."""
         return f"FORCE INDEX ({name})"
 
     def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:
@@ -273,7 +273,7 @@ class MysqlWords(Words):
         yield Execute(f"{_LOCK}'limits' LOCK IN SHARE MODE", answers=False)
 
     def closed(self, until: int, latest: int) -> Query[int]:
-        """Wait for those that are about to commit, if nobody writes what has ended long ago."""
+        """Wait for those that are about to commit, if none writes a job that ended long ago."""
         if not (yield Execute(_NOBODY_LATE)):
             return until
         yield Execute(_ALL_COMMITTED, (until, latest))

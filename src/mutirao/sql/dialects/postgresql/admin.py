@@ -90,7 +90,7 @@ class PostgresqlAdmin(Admin):
         return mend(connection, statements, fills)
 
     def one_at_a_time(self, connection: Connection, what: str) -> None:
-        """Hold an advisory lock until the transaction ends, or its client stands still."""
+        """Hold an advisory lock until the transaction ends, or its client hangs."""
         lock = func.pg_advisory_xact_lock(func.hashtext(f"mutirao {what}"))
         connection.execute(select(_ends_if_idle(), lock))
 
@@ -99,7 +99,7 @@ class PostgresqlAdmin(Admin):
         connection.execute(select(_ends_if_idle(), _set("lock_timeout", WAITED_FOR)))
 
     def clock(self, connection: Connection) -> datetime:
-        """Ask the server."""
+        """Query the server."""
         now: datetime = connection.scalars(text("SELECT clock_timestamp()")).one()
         return now
 

@@ -41,7 +41,7 @@ from mutirao.ports import Notifier
 from mutirao.sql.dialects.admin import Admin
 from mutirao.sql.dialects.base import Dialect, Id
 from mutirao.sql.dialects.connecting import Place
-from mutirao.sql.dialects.postgresql import running, statements
+from mutirao.sql.dialects.postgresql import running_jobs, statements
 from mutirao.sql.dialects.postgresql.connecting import CONNECTING
 from mutirao.sql.dialects.postgresql.enqueue import INTAKE
 from mutirao.sql.dialects.postgresql.moments import CONSTANTS
@@ -132,7 +132,7 @@ class PostgreSQL(Dialect):
     def has_argument(
         self, args: ColumnElement[Any], name: str, value: Scalar
     ) -> ColumnElement[bool]:
-        """Ask the function, which is planned as if its body stood here."""
+        """Call the function, which is planned as if its body stood here."""
         wanted = cast(literal(json.dumps(value), Text), JSON)
         return func.mutirao_has_argument(args, name, wanted).is_(true())
 
@@ -152,7 +152,7 @@ class PostgreSQL(Dialect):
 
     def running_near(self) -> Select[int]:
         """Look at the first jobs of each lane, and at the newest."""
-        return running.running_near()
+        return running_jobs.running_near()
 
     def to_cancel_by(self, worker: int) -> ColumnElement[bool]:
         """Return the condition that a worker is to cancel the job: few are, in an index of them."""
@@ -188,11 +188,11 @@ class PostgreSQL(Dialect):
         return insert(table).on_conflict_do_nothing()
 
     def came_late(self, finished_at: ColumnElement[datetime]) -> ColumnElement[Any]:
-        """Ask the function."""
+        """Call the function."""
         return func.nullif(finished_at < func.mutirao_closed(), false())
 
     def count_retry(self, conn: Connection) -> None:
-        """Draw a number: a sequence makes nobody wait."""
+        """Draw a number: a sequence makes no transaction wait."""
         conn.execute(_COUNT_RETRY)
 
     def refresh_statistics(self, conn: Connection) -> None:

@@ -147,7 +147,7 @@ def lacks_tables(error: Exception) -> bool:
 
 
 def atomically(steps: Steps) -> Steps:
-    """Do all of these steps or none, in the transaction that there is or one of their own."""
+    """Do all of these steps or none, in the open transaction or one of their own."""
     yield Execute("SELECT 1")  # a lazy transaction begins with it
     ((autocommits,),) = yield Autocommits()
     return (yield from (_TRANSACTION if autocommits else GRAPH_SAVEPOINT).around(steps))
@@ -270,7 +270,7 @@ def _stream(jobs: Iterator[NewJob]) -> Steps:
 def _in_utf8(steps: Steps, encoding: str) -> Steps:
     """Copy in UTF-8, whatever the client has set: COPY in binary has no option for it.
 
-    Like what is written, the setting is undone with the savepoint or the transaction.
+    Like the written rows, the setting is undone with the savepoint or the transaction.
     """
     if encoding == "UTF8":
         return (yield from steps)

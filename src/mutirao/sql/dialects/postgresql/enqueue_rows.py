@@ -58,7 +58,7 @@ PARAMETERS = {name: kind for name, (kind, _) in _OF.items()} | {
 }
 
 
-Alike = dict[int, NewJob]  # one job of each kind, by the identity of what was checked
+Alike = dict[int, NewJob]  # one job of each kind, by the identity of its checked options
 Due = dict[int, datetime]  # when each kind is due
 
 _OTHERS = [n for n, name in enumerate(FACTS) if name != "args"]

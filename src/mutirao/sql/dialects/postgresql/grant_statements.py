@@ -6,7 +6,7 @@ from textwrap import wrap
 from mutirao.errors import ConfigurationError
 from mutirao.sql.dialects.postgresql import grants, sets
 
-PRINT_WIDTH = 100  # of what is printed
+PRINT_WIDTH = 100  # characters of a printed line
 
 # Privileges that PUBLIC has on `public` and on functions, unless they were revoked.
 _USABLE = {"Where PUBLIC may not use the schema": f"GRANT USAGE ON {grants.SCHEMA} TO {{to}}"}
@@ -21,8 +21,8 @@ def sql(names: Collection[str], to: str | None = None, schema: str | None = None
     """Return the GRANT statements of some roles, of all if none is named; a section each.
 
     Parameters:
-        to: who gets them, a role of the database; None: a name for each.
-        schema: the one that was chosen for the tables, which nobody else may use; None: `public`.
+        to: the role of the database that gets them; None: a name for each.
+        schema: the one that was chosen for the tables, which no other role may use; None: `public`.
 
     Raises:
         ConfigurationError: there is no such role, or the schema cannot be one.

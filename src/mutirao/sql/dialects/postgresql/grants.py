@@ -30,7 +30,7 @@ class Role:
 
     Parameters:
         does: what, as a phrase.
-        login: what such a role is called where nobody says otherwise.
+        login: the default name of such a role.
         grants: privileges, as GRANT names them, by what they are on.
         beyond: the roles whose privileges it needs as well.
         why: the reason for a privilege that surprises, by what it is on.

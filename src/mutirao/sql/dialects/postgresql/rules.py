@@ -163,7 +163,7 @@ class PostgresqlRules(Rules):
         yield Execute(statements.WAKE_ALL)
 
     def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
-        """Notify callers who wait for one of them, if there are any."""
+        """Notify callers that wait for one of them, if there are any."""
         yield Execute(statements.NOTIFY_ENDED, (array(jobs),))
 
     def hold(self, jobs: Sequence[int]) -> Query[None]:
@@ -175,7 +175,7 @@ class PostgresqlRules(Rules):
         yield Execute(statements.LET_GO, (array(jobs), now))
 
     def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
-        """Ask a supersede rule about the jobs of a task and a key that SQL enqueued."""
+        """Apply a supersede rule to the jobs of a task and a key that SQL enqueued."""
         return supersede.judge(name, task, rule)
 
     def roll_up(self, keep: float | None, now: datetime | None) -> Query[bool]:

@@ -48,7 +48,7 @@ def in_set(name: str, schema: str | None) -> str:
 
 @lru_cache(maxsize=2_048)
 def qualified(sql: str, schema: str) -> str:
-    """Return a statement of ours about the set in `schema`; once more, it stays as it is."""
+    """Return a statement about the set in `schema`; a second call leaves it as it is."""
 
     def place(found: re.Match[str]) -> str:
         if (literal := found["literal"]) is not None:

@@ -66,7 +66,7 @@ class SqliteAdmin(Admin):
     def in_place(
         self, statement: str, connection: Connection | None, schema: str | None
     ) -> Sequence[str]:
-        """Make a table again, with what is in it, where the line before says `--! made again`."""
+        """Make a table again, with its rows, if the line before is `--! made again`."""
         again = _MADE_AGAIN.search(statement)
         return (statement,) if again is None else remade(connection, again[2], again[1], {})
 

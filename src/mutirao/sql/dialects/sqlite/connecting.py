@@ -90,7 +90,7 @@ def _spare_commits(dialect: Any) -> None:
 def _watch_file(engine: Engine, path: str, *, named: bool) -> None:
     """Open the file again when another one is under its name: what the old one gets is lost.
 
-    Where it is `named`, and no URI, only who migrates may make it.
+    Where it is `named`, and no URI, only a migration may create it.
     """
     opened: list[Identity] = []
 

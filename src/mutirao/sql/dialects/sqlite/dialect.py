@@ -1,4 +1,4 @@
-"""SQLite as a `Dialect`: the general rules in its SQL, and what else differs."""
+"""SQLite as a `Dialect`: the general rules in its SQL, and the differences."""
 
 import json
 import re
@@ -88,7 +88,7 @@ class SQLite(Dialect):
         return exists(select(each).where(self.is_like(each.c.value, pattern)))
 
     def is_like(self, column: ColumnElement[Any], pattern: str) -> ColumnElement[bool]:
-        """Ask by GLOB: for LIKE here A is a."""
+        """Match by GLOB, because LIKE ignores case here."""
         return func.glob(re.sub(r"([\[?])", r"[\1]", pattern), column) == true()
 
     def has_argument(

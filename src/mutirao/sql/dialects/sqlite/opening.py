@@ -16,7 +16,7 @@ _ROWS_AT_ONCE = 64  # of an iteration over a cursor; aiosqlite's own default
 
 
 def open_or_close(engine: Engine) -> None:
-    """Make an engine for coroutines close a connection for which nobody waits any more."""
+    """Make an engine for coroutines close a connection that no caller waits for any more."""
 
     @event.listens_for(engine, "do_connect")
     def _open(dialect: object, record: object, args: object, params: dict[str, Any]) -> None:

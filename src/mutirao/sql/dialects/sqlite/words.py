@@ -40,7 +40,7 @@ class SqliteWords(Words):
         return Condition(each, (json.dumps(list(values)),))
 
     def by_index(self, name: str) -> str:
-        """Return what stands after a table that is to be read by an index."""
+        """Return the SQL after a table that is to be read by an index."""
         return f"INDEXED BY {name}"
 
     def on_conflict(self, key: Sequence[str], changed: Sequence[str]) -> str:

@@ -1,6 +1,6 @@
 """The lock to write to a file, among the connections of one process.
 
-SQLite has a writer who finds the lock taken sleep and ask again, at last every 0.1 s. Threads of
+A writer that finds SQLite's lock taken sleeps and asks again, at last every 0.1 s. Threads of
 one process that wait for one another instead commit two to four times as often. Connections of
 coroutines wait in the threads in which aiosqlite runs them.
 """

@@ -1,6 +1,6 @@
-"""How jobs are found by a filter, for people and for actions; the same on every database.
+"""Finds jobs by a filter, for people and for actions; the same on every database.
 
-Those below are loaded when somebody first asks the package for them: few programs need many.
+Those below are loaded when the package is first asked for them: few programs need many.
 """
 
 from typing import TYPE_CHECKING

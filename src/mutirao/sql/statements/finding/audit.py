@@ -1,4 +1,4 @@
-"""Actions of people: what is written of them, and the deletion of what has finished."""
+"""The audit of actions: its entries, and the deletion of finished jobs."""
 
 import json
 from collections.abc import Sequence
@@ -110,7 +110,7 @@ def end(
 
 
 def stop(conn: Connection, id: int) -> bool:
-    """Ask an action to stop; return whether it runs. One that is lost does not."""
+    """Request that an action stops; return whether it runs. A lost one does not."""
     said = views.audit.c
     runs = select(said.id).where(said.id == id, said.state == str(ActionState.RUNNING))
     if conn.scalars(runs).first() is None:

@@ -1,6 +1,6 @@
-"""Figures of pages, from what is added up, and bounded where it is not.
+"""Figures for pages, from hourly sums, and bounded without them.
 
-What workers add up every minute is read whole; what came since is read by index, up to a bound.
+Sums that workers write every minute are read whole; later jobs by index, up to a bound.
 """
 
 from collections import Counter, defaultdict
@@ -76,7 +76,7 @@ def _counted(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
 
 
 class _AddedUp(NamedTuple):
-    """What workers have added up of what ended, until when, and which queues are paused."""
+    """The sums of ended attempts, until when they reach, and which queues are paused."""
 
     jobs: Counter[tuple[str, str]]
     until: datetime | None
@@ -84,7 +84,7 @@ class _AddedUp(NamedTuple):
 
 
 def _added_up(conn: Connection) -> _AddedUp:
-    """Ask for three small tables at once."""
+    """Read three small tables at once."""
     kept, limit, nothing = tables.kept.c, tables.limit.c, null()
     until = select(literal("").label("queue"), nothing.label("outcome"),
                    literal(0).label("jobs"), tables.rolled.c.until)  # fmt: skip

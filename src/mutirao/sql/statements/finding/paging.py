@@ -1,8 +1,8 @@
-"""Pages of jobs, and bounded counts: nothing looks at more than `LOOKED_AT` jobs.
+"""Pages of jobs, and bounded counts: no query reads more than `LOOKED_AT` jobs.
 
 Where few are live, or few have a key or are of a graph, a filter of these looks at them alone; one
 of dead or cancelled jobs looks at the newest of these. Otherwise only a window of the newest ids is
-searched, within the ids that the filter says, and the next page goes on below it. A database has
+searched, within the ids that the filter says, and the next page starts below it. A database has
 no way to stop looking; a window of ids it understands.
 
 Most pages are full after a few hundred jobs. So these are looked at first, and the rest only if
@@ -74,7 +74,7 @@ def ids(
 ) -> tuple[list[int], int | None]:
     """Return the ids of the next jobs that match, and the id below which more may be.
 
-    Whoever goes on to the end has met all of them.
+    A caller that continues to the end has met all of them.
     """
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
     window = _window(conn, which, before, whole=True)
@@ -107,7 +107,7 @@ def _first(conn: Connection, which: JobFilter, window: _Window, most: int) -> li
 
 
 def _looks(conn: Connection, window: _Window, *, near: bool = True) -> Iterator[_Window]:
-    """Yield the parts of a window, the newest first: what is near, and the rest; or all at once."""
+    """Yield the parts of a window, the newest first: a near one, and the rest; or all at once."""
     ids = window.among
     if window.few is not None and dialect_of(conn.dialect).fenced(select(1)) is None:
         ids = _ids_of(conn, window.few, window.before)

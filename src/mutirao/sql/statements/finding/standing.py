@@ -1,4 +1,4 @@
-"""How a live job stands: what holds it back, and what is before it. A few statements by key."""
+"""Reads why a live job waits: what blocks it, and what is before it, by a few statements."""
 
 from typing import Any
 

@@ -25,7 +25,7 @@ class Command(BaseCommand):  # type: ignore[misc]
     requires_system_checks: tuple[str, ...] = ()
 
     def run_from_argv(self, argv: list[str]) -> None:
-        """Run what stands behind `manage.py mutirao`."""
+        """Run the command after `manage.py mutirao`."""
         self._called_from_command_line = True
         words = _ours(argv[2:])
         program = f"{Path(argv[0]).name} {argv[1]}"

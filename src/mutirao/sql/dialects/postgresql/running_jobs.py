@@ -1,8 +1,8 @@
-"""What runs, looked for where it is likely to be: no index of PostgreSQL shows it.
+"""Finds running jobs where they are likely to be: no index of PostgreSQL contains them.
 
-Such an index would be written to at each claim, and cost a third of one. What is claimed was at the
-front of its lane, and stays there, as the index of the lanes has what runs, too. Where jobs that
-nobody takes lie in front, what runs is mostly among the newest.
+Such an index would be written to at each claim, and cost a third of one. A claimed job was at
+the front of its lane, and stays there, as the index of the lanes has running jobs, too. Where the
+front has jobs that no worker takes, running jobs are mostly among the newest.
 """
 
 from sqlalchemy import (

@@ -1,4 +1,4 @@
-"""What holds for all attempts of a task with one worker, found out once and not for each."""
+"""Computes the effective options of each task once, not for each attempt."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,15 +12,17 @@ from mutirao.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class RunTerms:
-    """The terms of the attempts of one task.
+class EffectiveOptions:
+    """The options that a worker uses for all attempts of one task.
+
+    A task that leaves an option out has the default of the worker, or of the application.
 
     Parameters:
         retry: its policy.
         timeout: in seconds, of jobs that have none of their own; None: there is none.
         stall_timeout: the seconds that an attempt may go without a sign of life, or None.
         in_child: whether the handler runs in a child process.
-        around: whether middleware stands around each attempt.
+        around: whether middleware wraps each attempt.
     """
 
     task: Task[..., Any]
@@ -41,7 +43,7 @@ class RunTerms:
 
     @property
     def in_thread(self) -> bool:
-        """Whether the handler runs in a thread, which nothing can end."""
+        """Whether the handler runs in a thread, which cannot be ended from outside."""
         return not (self.task.is_coroutine or self.in_child)
 
     @property
@@ -56,13 +58,13 @@ class RunTerms:
         return not (task.is_coroutine or self.in_child or self.around or task.asks)
 
 
-class TermsOfTasks(dict[str, RunTerms]):
-    """The terms of each task, made when it is first asked.
+class EffectiveOptionsByTask(dict[str, EffectiveOptions]):
+    """The effective options of each task, computed at the first lookup of its name.
 
     Parameters:
         defaults: the worker's, for tasks without options of their own; None: the application's.
         children: whether the worker has child processes for tasks that want one.
-        around: whether middleware stands around each attempt.
+        around: whether middleware wraps each attempt.
     """
 
     def __init__(
@@ -77,10 +79,10 @@ class TermsOfTasks(dict[str, RunTerms]):
         self._tasks, self._defaults = tasks, defaults
         self._children, self._around = children, around
 
-    def __missing__(self, name: str) -> RunTerms:
+    def __missing__(self, name: str) -> EffectiveOptions:
         task = self._tasks[name]
         retry, timeout = task.terms(self._defaults)
         stall, in_child = task.options.stall_timeout, task.options.process and self._children
-        terms = RunTerms(task, retry, timeout, stall, in_child, self._around)
-        self[name] = terms
-        return terms
+        options = EffectiveOptions(task, retry, timeout, stall, in_child, self._around)
+        self[name] = options
+        return options
