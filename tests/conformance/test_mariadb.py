@@ -366,6 +366,7 @@ class TestMariadb(OnInnodb, StoreContract):
         await finish(store, worker, await take(store, worker))
         [id] = await put(store, due())
         with server.connect(database) as other, other.cursor() as cursor:
+            cursor.execute("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             # What was sent ahead is gone.
             probe = "UPDATE mutirao_counter SET probe_at = %s WHERE name = 'task rated rate'"
             cursor.execute(probe, (to_micros(at(9)),))

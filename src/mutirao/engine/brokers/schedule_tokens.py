@@ -1,9 +1,9 @@
-"""Consumes the schedules that a broker keeps: each delivery is the token of one of them.
+"""Consumes the schedules that a broker keeps: each delivery is the token of one schedule.
 
 Each schedule is a token, a message in a queue of its own, which is handed to one worker at a time.
 That worker waits until it is due, runs the phase, puts the token of the next one into the queue,
-and stands in line again as the last. So phases never overlap, and workers take turns. A token that
-is lost is made again; see `model.token` for what becomes of two.
+and consumes again as the last in line. So phases never overlap, and workers take turns. A lost
+token is made again; `model.schedules.token` decides between two.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ from mutirao.ports.transport import OnLost
 LOOK_EVERY = 5.0  # seconds between looks for lost tokens, by one worker of all
 CARE_EVERY = 0.5  # seconds
 PATIENCE = 2.0  # seconds for which a phase that is due waits for a free slot here
-HELD_FOR = 300.0  # seconds after which a held token is written anew; brokers limit that, to 30 min
+HELD_FOR = 300.0  # seconds after which a held token is written again; brokers limit that, to 30 min
 COMES_BACK = 1.0  # seconds
 # Seconds for which a first token waits: the schedule's own may be on its way from a worker that
 # ends; it took 0.17 s on a machine with six busy processes for each core.
@@ -56,7 +56,7 @@ class ScheduleSource:
         self._was_cut = False
 
     async def publish(self, messages: Sequence[Message]) -> list[TransportError | None]:
-        """Publish what follows a death; see `Transport.publish`."""
+        """Publish jobs that follow a death; see `Transport.publish`."""
         return await self._transport.publish(messages)
 
     @asynccontextmanager
@@ -78,8 +78,8 @@ class Ticking:
     """The phases of schedules as deliveries to one worker. A `Consumer`.
 
     Parameters:
-        me: names it as the holder of a token: whose it is, a slash, and which time this is.
-        cut: whether the one before lost its connection.
+        me: its name as the holder of a token: the source, a slash, and a serial number.
+        cut: whether its predecessor lost its connection.
     """
 
     def __init__(
@@ -99,12 +99,12 @@ class Ticking:
 
     @property
     def broken(self) -> bool:
-        """Whether it has lost what it held, with its connection or the like."""
+        """Whether it has lost its phases, for example with its connection."""
         return self._ready.broken is not None
 
     @asynccontextmanager
     async def working(self) -> AsyncIterator[None]:
-        """Take tokens and see to them until the block is left."""
+        """Take and step tokens until the block is left."""
         self._spawn(self._take())
         self._spawn(self._care())
         try:
@@ -116,7 +116,7 @@ class Ticking:
 
     @property
     def paused(self) -> TransportError | None:
-        """Return None: what is wrong breaks it; see `Consumer.paused`."""
+        """Return None: errors break it; see `Consumer.paused`."""
         return None
 
     async def receive(self, most: int) -> list[Delivery]:
@@ -127,17 +127,17 @@ class Ticking:
         return found
 
     async def settle(self, settlings: Sequence[Settling]) -> list[TransportError | None]:
-        """Put the tokens of what follows; see `Consumer.settle`."""
+        """Put the following tokens; see `Consumer.settle`."""
         return await asyncio.gather(*map(self._settle, settlings))
 
     async def resize(self, prefetch: int) -> None:
         """Do nothing: a schedule has one phase at a time."""
 
     async def stop(self) -> None:
-        """Leave what waits to others; see `Consumer.stop`.
+        """Leave waiting phases to other workers; see `Consumer.stop`.
 
-        A phase that runs keeps its turn until it has ended: the next in line would find no token,
-        make one, and begin.
+        A running phase keeps its turn until it has ended: the next worker in line would find no
+        token, make one, and begin.
         """
         if self._ready.ended or self._ready.broken is not None:
             return
@@ -158,7 +158,7 @@ class Ticking:
             await self._held(await self._tokens.receive())
 
     async def _held(self, held: HeldToken) -> None:
-        """Take a token: the higher of two counts, and the other one is dropped."""
+        """Take a token; of two, keep the one with the higher number and drop the other."""
         loop = self._loops[held.schedule]
         ends = self._ready.ended and loop.delivery is None
         if ends or held.turn != self._tokens.turn(held.schedule):
@@ -191,12 +191,12 @@ class Ticking:
             self._start_if(replaced, loop)
 
     def _start_if(self, order: Token, loop: Loop) -> None:
-        """Begin a new loop of a schedule that has stopped, if a token is an order to."""
+        """Begin a new loop of a stopped schedule, if a token is an order to start."""
         if order.starts and loop.token is not None and loop.token.stopped is not None:
             self._step(loop, loop.token, lambda old, now: steps.started(old, loop.schedule, now))
 
     def _go_on(self, loop: Loop, token: Token) -> None:
-        """Do what a token asks for that was just taken."""
+        """Take the step that a token asks for, after it was taken."""
         schedule, now = loop.schedule, datetime.now(UTC)
         if token.serial == 0:  # or an order to start, and the schedule's own token is lost
             self._later(loop, token, FIRST_AFTER, lambda _, now: steps.seeded(schedule, now))
@@ -210,13 +210,13 @@ class Ticking:
             self._wait(loop, token, token.due - now.timestamp())
 
     def _wait(self, loop: Loop, token: Token, seconds: float) -> None:
-        """Note in some seconds that the phase runs here; once that comes back, it does."""
+        """Put a token that names this worker, in some seconds; its return begins the phase."""
         self._later(loop, token, seconds, lambda held, _: steps.begun(held, self._me))
 
     def _again(self, loop: Loop, token: Token, holder: str) -> None:
-        """Run again a phase that somebody began: only a worker that ended with it counts.
+        """Run a phase again that a worker began: it counts as lost only if that worker has ended.
 
-        One that lost its connection lives; this one, or all of them where a broker was restarted.
+        A worker that lost its connection lives: this one, or all of them after a broker's restart.
         """
         if holder.partition("/")[0] == self._me.partition("/")[0]:
             token = replace(token, holder=None, lost=0)
@@ -249,7 +249,7 @@ class Ticking:
                 message = settling.delivery.message
                 await self._tokens.bury(loop.schedule.name, message, settling.cause)
             await self._pass_on(loop, lambda token: settled(token, settling, loop.schedule, now))
-        except TransportMismatch as error:  # a queue is gone: the broker says so to consumers only
+        except TransportMismatch as error:  # the queue is gone, and only consumers are informed
             self._break(error)
             return error
         except TransportError as error:
@@ -257,7 +257,7 @@ class Ticking:
         return None
 
     async def _pass_on(self, loop: Loop, change: Callable[[Token], Token]) -> None:
-        """Put the next token while somebody else is the first in line, and stand behind."""
+        """Put the next token while another worker is first in line, and consume again behind it."""
         name = loop.schedule.name
         async with loop.lock:
             if loop.token is None:
@@ -274,11 +274,11 @@ class Ticking:
                 await self._tokens.drop(tags)
                 if not self._ready.ended:
                     await self._tokens.line_up(name)
-            except TransportError as error:  # what follows is there
+            except TransportError as error:  # the next token is there
                 self._break(error)
 
     async def _caught_up(self, loop: Loop) -> None:
-        """Wait until the last step has come back, which the next in line would take for ours."""
+        """Wait until the last step has come back: the next in line would take it for ours."""
         end = monotonic() + COMES_BACK
         while loop.token is not None and loop.token.serial < loop.serial and monotonic() < end:
             loop.came.clear()
@@ -288,9 +288,9 @@ class Ticking:
         self._spawn(self._put(loop, token, change))
 
     async def _put(self, loop: Loop, token: Token, change: Change) -> None:
-        """Put a step of a token that stays with us: what it replaces is dropped when it comes.
+        """Put a step of a token that stays here: the token before is dropped when it comes back.
 
-        Another token may have replaced this one meanwhile: then the step is not for it.
+        If another token has replaced this one meanwhile, there is no step.
         """
         async with loop.lock:
             if loop.token is not token or self._ready.ended:
@@ -300,7 +300,7 @@ class Ticking:
             await self._tokens.put(loop.schedule.name, replace(changed, serial=loop.serial).body())
 
     async def _care(self) -> None:
-        """Look for what is lost, held for long, or waits for a slot in vain."""
+        """Look for lost tokens, for tokens held for long, and for phases without a slot."""
         look_at = 0.0
         while not self._ready.ended:
             now = monotonic()
@@ -316,10 +316,10 @@ class Ticking:
             await asyncio.sleep(CARE_EVERY)
 
     async def _seed(self, loop: Loop) -> None:
-        """Put the first token of a schedule, if it may have none: who has one drops it.
+        """Put the first token of a schedule that may have none; a worker that has one drops it.
 
-        Whoever holds the token shows in no count. Of all that stand in line one does so at a time,
-        on average.
+        No count shows the worker that holds the token. Of all consumers one does this at a time, on
+        average.
         """
         if random.random() * loop.consumers >= 1:
             return
@@ -332,10 +332,10 @@ class Ticking:
             await self._tokens.put(loop.schedule.name, first.body())
 
     async def _line_up_again(self, loop: Loop) -> None:
-        """Stand in line anew where nobody does: RabbitMQ 3.10 may forget who consumes.
+        """Consume again if the broker knows no consumer: RabbitMQ 3.10 may forget consumers.
 
-        It does not say so, see `RabbitConsumer`. Whoever passes a turn stands there again by the
-        time that the lock is free.
+        It does not report that, see `RabbitConsumer`. A worker that passes its turn consumes again
+        by the time that the lock is free.
         """
         name = loop.schedule.name
         async with loop.lock:
@@ -344,7 +344,7 @@ class Ticking:
                 await self._tokens.line_up(name)
 
     async def _leave_to_others(self, loop: Loop) -> None:
-        """Leave a phase to the next in line: nobody here has room for it."""
+        """Leave a phase to the next worker in line, because there is no slot here."""
         if loop.delivery is not None and loop.delivery in self._ready:
             self._ready.remove(loop.delivery)
             loop.handed_at = None
@@ -364,7 +364,7 @@ class Ticking:
             self._break(error)
 
     def _break(self, error: Exception) -> None:
-        """Give up all that is held: who stands in line next has it."""
+        """Give up all phases: the next worker in line has them."""
         if self._ready.broken is not None:
             return
         self._ready.broken = error
