@@ -63,7 +63,7 @@ async def test_a_loop_that_has_ended_does_not_hang() -> None:
         loops.spawn(name, _ends(None if ends else gate))
     await loops.ends(["producer"], DEADLINE)
     watch.look()
-    with pytest.raises(WorkerFailed, match=r"any more: completer \(0 s\)$"):
+    with pytest.raises(WorkerFailed, match=r"hang: completer \(0 s\)$"):
         watch.look()
     gate.set()
     await loops.ends(["completer"], DEADLINE)
