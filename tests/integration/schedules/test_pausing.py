@@ -141,6 +141,7 @@ async def test_deaths_in_a_row(app: Mutirao, caplog: pytest.LogCaptureFixture) -
     async with never_polling(app, **FAST):
         await until(paused)
         assert (len(ran), (await the(app, "sweep")).reason) == (3, "its last 3 jobs died")
+        await until(lambda: "is paused" in caplog.text)  # which is logged after the commit
         said = [each for each in caplog.records if "is paused" in each.getMessage()]
         assert [(each.levelno, each.getMessage()) for each in said] == [
             (logging.ERROR, "schedule sweep is paused: its last 3 jobs died")
