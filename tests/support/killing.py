@@ -47,6 +47,7 @@ class Shop:
         self._served, self._words = served, words or Words()
         plain = make_url(url).set(drivername="postgresql")
         self._dsn = plain.render_as_string(hide_password=False)
+        self._killed = set[int]()
 
     def survives(self, *worker: str) -> None:
         """Order while workers are killed; then what each order wants is done exactly once."""
@@ -76,10 +77,11 @@ class Shop:
 
     def _kill_one(self, database: psycopg.Connection[Any]) -> None:
         """Kill a worker; wait until the supervisor has started another one."""
-        before = _workers(database)
-        killed = min(before)
-        os.kill(before[killed], signal.SIGKILL)
-        wait_until(lambda: len({*_workers(database)} - {killed}) == 2)
+        workers = _workers(database)
+        killed = min(workers.keys() - self._killed)  # whose rows may still be there
+        self._killed.add(killed)
+        os.kill(workers[killed], signal.SIGKILL)
+        wait_until(lambda: len(_workers(database).keys() - self._killed) == 2)
 
 
 def _workers(database: psycopg.Connection[Any]) -> dict[int, int]:
