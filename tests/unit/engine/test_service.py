@@ -22,10 +22,9 @@ class SecondSignal:
     def __call__(self, frame: FrameType, event: str, arg: object) -> Any:
         if frame.f_code.co_name != "on_signal":
             return None
-        if not frame.f_trace_opcodes:
-            frame.f_trace_opcodes = True
-            if sys.version_info[:2] == (3, 12):  # which heeds that from then on only
-                sys.settrace(self)
+        frame.f_trace_opcodes = True
+        if event == "call" and sys.version_info[:2] == (3, 12):  # which heeds that from now on
+            sys.settrace(self)
         if event == "opcode" and self.left >= 0:
             self.left -= 1
             if self.left < 0:
