@@ -21,7 +21,12 @@ CONTRACTS = {
     "once, with your writes, in `job.transaction()`": ["Transaction", "Staleness"],
     "a live worker keeps its jobs": ["Workers", "Release"],
     "one job for a key": ["Uniqueness", "Versions", "Supersede", "Repeated"],
-    "exact limits, and tenants in turn": ["Limits", "Rates", "ChangingLimits", "Fairness"],
+    "exact limits, and tenants (customers of yours) in turn": [
+        "Limits",
+        "Rates",
+        "ChangingLimits",
+        "Fairness",
+    ],
     "chains, groups and graphs; results": ["Graphs", "LimitedGraphs", "Results"],
     "one job for each tick of a schedule": ["Schedules", "Ticks"],
 }
