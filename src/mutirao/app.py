@@ -307,6 +307,7 @@ class Mutirao(
             ConfigurationError: the URL is of no database that is known, or the application was
                 given a store without tables.
         """
+        _ = self.schedules, self.subscriptions  # made by now, they are those of the copy, too
         other = copy.copy(self)
         other._portal, other._sites = Portal(), WeakSet()
         other.use_database(url)

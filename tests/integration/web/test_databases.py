@@ -203,3 +203,12 @@ async def _jobs(browser: Browser, path: str) -> list[dict[str, object]]:
 
 def _paused(queues: list[dict[str, object]]) -> set[object]:
     return {each["name"] for each in queues if each["paused"]}
+
+
+def test_what_is_declared_is_of_all_databases(tmp_path: Path) -> None:
+    """Also after the application was opened with another database."""
+    app = Mutirao(f"sqlite:///{tmp_path}/one.db")
+    other = app.elsewhere(f"sqlite:///{tmp_path}/other.db")
+    assert (other.schedules, other.subscriptions) == (app.schedules, app.subscriptions)
+    app.close()
+    other.close()
