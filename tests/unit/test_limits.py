@@ -10,6 +10,7 @@ from hypothesis import given, strategies as st
 
 from mutirao import Mutirao
 from mutirao.federation import Federation, SigningKey
+from mutirao.model.limits.limit_values import value_of
 from mutirao.model.limits.limits import (
     Candidate,
     CounterName,
@@ -22,7 +23,6 @@ from mutirao.model.limits.limits import (
     pace_of,
     pause_of,
 )
-from mutirao.model.limits.whose import value_of
 from mutirao.model.webhooks.endpoints import Endpoint, limit_name
 
 A, B = CounterName("a", ""), CounterName("b", "x")

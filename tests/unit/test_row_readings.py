@@ -10,7 +10,7 @@ import pytest
 
 from mutirao.model import row_json
 from mutirao.model.jobs.graph_flags import flags_of
-from mutirao.model.limits.whose import MAX_VALUE, value_of
+from mutirao.model.limits.limit_values import MAX_VALUE, value_of
 from mutirao.model.row_json import UnreadableRow
 from mutirao.sql.schema.types import read_raw
 

@@ -13,9 +13,9 @@ from mutirao.model.jobs.job import Claim, JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.outcome import Outcome, Settlement
 from mutirao.model.jobs.records import GraphState, JobFilter
 from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.model.limits.fairness import fair_lane
 from mutirao.model.limits.limits import Limit, pause_of
-from mutirao.model.limits.woken import Settled
 from mutirao.model.webhooks.endpoints import WEBHOOK_QUEUE
 from mutirao.ports import Store
 from mutirao_conformance.endpoints import SOON, claimed, delivered, endpoint

@@ -8,8 +8,8 @@ import pytest
 from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.uniqueness import OnConflict, Unique
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.model.limits.limits import Limit, LimitRecord, Rule
-from mutirao.model.limits.woken import Settled
 from mutirao.ports import Store
 from mutirao_conformance.kit import (
     NOW,

@@ -8,7 +8,7 @@ from typing import Any
 
 from mutirao.model.jobs.job import Claim, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
-from mutirao.model.limits.woken import Claimed
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.topics.subscriptions import Replay, WhenDead
 from mutirao.ports import Store
 from mutirao_conformance.kit import NOW, at, ended, finish, join, take

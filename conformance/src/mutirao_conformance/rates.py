@@ -4,8 +4,8 @@ import pytest
 
 from mutirao.model.jobs.job import Claim
 from mutirao.model.jobs.records import JobFilter
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.limits import pace_of
-from mutirao.model.limits.woken import Claimed
 from mutirao.ports import Store
 from mutirao_conformance.kit import NOW, at, due, finish, ids_of, join, lane, put, take
 from mutirao_conformance.limits import full, limited

@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypedDict, Unpack
 
 from mutirao.client.portal import Portal, blocking
 from mutirao.errors import InvalidLimit, UnknownLimit
+from mutirao.model.limits.limit_values import MAX_VALUE, Whose
 from mutirao.model.limits.limits import (
     MAX_LIMIT_NAME,
     Limit,
@@ -19,7 +20,6 @@ from mutirao.model.limits.limits import (
     check_name,
     pause_of,
 )
-from mutirao.model.limits.whose import MAX_VALUE, Whose
 from mutirao.ports import Store
 from mutirao.tasks.task import Task
 

@@ -49,20 +49,12 @@ class Declarations:
         args: Mapping[str, Any] | None = None,
         **terms: Unpack[Terms],
     ) -> "Declaring":
-        """Schedule a task in code: `@app.schedule("30 3 * * *", timezone="Europe/Berlin")`.
+        """Check the times of a schedule; return a decorator that declares it for a task.
 
-        Write it above `@app.task`, or alone, which also registers the function as a task. When a
-        worker with this code starts, it checks the arguments and writes the schedule to the
-        database.
-
-        Parameters:
-            cron: five fields (or six, seconds first), in local time; or `every` instead.
-            name: the schedule's name; the task's name unless given.
-            args: the arguments of each call, by name.
-            terms: the fields of `Terms`: every, timezone, catch_up, overlap, jitter, until, …
+        The parameters have the meaning of those of `Mutirao.schedule`.
 
         Raises:
-            InvalidSchedule: it has no timing, contradicts itself, or the name is taken.
+            InvalidSchedule: it has no timing, or contradicts itself.
         """
         # The task is not known yet, but the times can be checked now.
         schedule = schedule_of(name or "?", NewJob(task="?"), cron, terms)

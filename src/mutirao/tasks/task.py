@@ -21,7 +21,7 @@ from mutirao.model.jobs.job import Keep, NewJob
 from mutirao.model.jobs.retry import RetryPolicy
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
-from mutirao.model.limits.whose import Whose
+from mutirao.model.limits.limit_values import Whose
 from mutirao.tasks.around.hooks import Hooks, Inside
 from mutirao.tasks.defaults import AttemptTerms, Defaults
 from mutirao.tasks.handle import NOT_GIVEN, Handle, given, kept_result

@@ -19,7 +19,7 @@ from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.job import Gives, Job, NewJob, Transaction, Using
 from mutirao.model.jobs.outcome import completion
 from mutirao.model.keys.uniqueness import Placed
-from mutirao.model.limits.woken import Settled
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.ports import Attempt
 from mutirao.ports.program import ProgramConnections
 from mutirao.sql.connections.engines import Engines

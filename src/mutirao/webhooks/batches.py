@@ -13,7 +13,7 @@ from time import monotonic
 from typing import NamedTuple
 
 from mutirao.model.jobs.outcome import Completion
-from mutirao.model.limits.woken import Settled
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.model.webhooks.breakers import BreakerTerms
 from mutirao.model.webhooks.endpoints import Endpoint, UnreadableEndpoint
 from mutirao.model.webhooks.webhook_attempts import WebhookAttempt

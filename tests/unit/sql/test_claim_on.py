@@ -6,7 +6,7 @@ import pytest
 from psycopg import errors
 
 from mutirao.model.jobs.job import Claim, Wake
-from mutirao.model.limits.woken import Claimed
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.sql.dialects.postgresql import limits, statements
 from mutirao.sql.dialects.postgresql.limits import ClaimRequest
 from mutirao.sql.drivers.steps import Autocommits, Query, Row

@@ -28,8 +28,8 @@ from mutirao.log import log
 from mutirao.model.brokers.doorbell import Doorbell
 from mutirao.model.jobs.job import Claim, Lane, Wake
 from mutirao.model.jobs.outcome import Outcome
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.fairness import lanes_of, queue_of
-from mutirao.model.limits.woken import Claimed
 from mutirao.ports import Notifier
 
 

@@ -20,7 +20,7 @@ from mutirao.engine.worker_row import WorkerRow
 from mutirao.errors import StoreBusy, StoreError, StoreRefused, StoreUnavailable
 from mutirao.model.jobs.job import Claim, Wake
 from mutirao.model.jobs.outcome import Outcome, Settlement
-from mutirao.model.limits.woken import Settled
+from mutirao.model.limits.claims_and_wakes import Settled
 
 
 def _nobody(*_: object) -> None:

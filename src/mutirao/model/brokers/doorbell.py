@@ -111,10 +111,10 @@ def doorbells_of(message: Message) -> list[Doorbell]:
 
 def _message_of(doorbells: Sequence[Doorbell]) -> Message:
     """Return one message for several doorbells: the same whenever these are published."""
-    args = json.dumps({"jobs": [(each.id, each.run) for each in doorbells]}, separators=(",", ":"))
-    digest = blake2s(args.encode(), digest_size=16).hexdigest()
     from mutirao.model.brokers.message import Message
 
+    args = json.dumps({"jobs": [(each.id, each.run) for each in doorbells]}, separators=(",", ":"))
+    digest = blake2s(args.encode(), digest_size=16).hexdigest()
     return Message(id=digest, task=doorbells[0].task, queue=doorbells[0].queue, args=args)
 
 

@@ -15,7 +15,7 @@ from operator import itemgetter
 from typing import TypeVar
 
 from mutirao.model.jobs.lanes import FAIR_LANE_PREFIX, Lane
-from mutirao.model.limits.whose import NOBODY, Whose, value_of
+from mutirao.model.limits.limit_values import NOBODY, Whose, value_of
 
 T = TypeVar("T")
 

@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 from mutirao.errors import InvalidLimit
 from mutirao.model.jobs.job import MAX_QUEUE_NAME, MAX_TASK_NAME
-from mutirao.model.limits.whose import NOBODY, Whose, value_of
+from mutirao.model.limits.limit_values import NOBODY, Whose, value_of
 
 MAX_LIMIT_NAME = 200
 MAX_RUNNING_OR_PER_PERIOD = 1_000_000_000

@@ -14,8 +14,8 @@ from typing import Any, Literal, NamedTuple
 from mutirao.errors import InvalidEndpoint, InvalidSecret
 from mutirao.model.jobs.job import MAX_KEY
 from mutirao.model.jobs.waits import is_number, waits_in
+from mutirao.model.limits.limit_values import MAX_VALUE
 from mutirao.model.limits.limits import Limit, Rule, name_about, pace_of
-from mutirao.model.limits.whose import MAX_VALUE
 from mutirao.model.topics.payload_filter import check_field, check_filter
 from mutirao.model.topics.subscriptions import WhenDead
 from mutirao.model.topics.topics import check_pattern

@@ -16,7 +16,7 @@ from sqlalchemy.util import greenlet_spawn
 from mutirao.errors import StaleRun, StoreUnavailable, WrongState
 from mutirao.model.jobs.job import Gives, Job, Wake
 from mutirao.model.jobs.outcome import Settlement, completion
-from mutirao.model.limits.woken import Settled
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.ports import Attempt
 from mutirao.sql.connections.budget import GiveBack
 from mutirao.sql.connections.engines import Engines

@@ -5,9 +5,9 @@ from datetime import datetime
 
 from mutirao.model.brokers.doorbell import Doorbell, rung_lane, unrung_lane
 from mutirao.model.jobs.job import Claim, Lane
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.fairness import once, queue_of
 from mutirao.model.limits.limits import CounterName
-from mutirao.model.limits.woken import Claimed
 from mutirao.sql.drivers.steps import Execute, Query
 from mutirao.sql.rules import claim, fairness, limits
 from mutirao.sql.rules.words import Words

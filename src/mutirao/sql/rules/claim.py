@@ -8,9 +8,9 @@ from itertools import islice, takewhile
 
 from mutirao.errors import WorkerGone
 from mutirao.model.jobs.job import Claim, FairClaim, Lane, LaneHead, Wake
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.fairness import is_fair, once, queue_of
 from mutirao.model.limits.limits import CounterName, Rule
-from mutirao.model.limits.woken import Claimed
 from mutirao.model.moments import BEFORE_ALL_JOBS
 from mutirao.sql.drivers.steps import Execute, Query, Row, all_of
 from mutirao.sql.rules import fairness, limits

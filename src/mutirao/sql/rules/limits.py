@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from mutirao.model.jobs.job import Wake
 from mutirao.model.limits.fairness import is_late
+from mutirao.model.limits.limit_values import Whose
 from mutirao.model.limits.limits import (
     COUNTER_KEPT_FOR,
     Candidate,
@@ -20,7 +21,6 @@ from mutirao.model.limits.limits import (
     admit,
     candidate,
 )
-from mutirao.model.limits.whose import Whose
 from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, pipelined
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (

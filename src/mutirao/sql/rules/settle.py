@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import NamedTuple
 
 from mutirao.model.jobs.outcome import Settlement
+from mutirao.model.limits.claims_and_wakes import Settled
 from mutirao.model.limits.fairness import queue_of
-from mutirao.model.limits.woken import Settled
 from mutirao.sql.drivers.steps import Execute, Query, Row, Rows, all_of, execute_many
 from mutirao.sql.rules import limits
 from mutirao.sql.rules.base import by_id, given_back

@@ -15,8 +15,8 @@ from mutirao.model.jobs.claim import UnfitClaim
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of
 from mutirao.model.jobs.job import Claim
 from mutirao.model.jobs.outcome import completion
+from mutirao.model.limits.claims_and_wakes import without
 from mutirao.model.limits.limits import LimitOrigin
-from mutirao.model.limits.woken import without
 from mutirao.model.row_json import UnreadableRow
 from mutirao.sql import statements
 from mutirao.sql.connections.runner import for_people

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 from sqlalchemy import Connection
 
 from mutirao.errors import StoreBusy, StoreError
-from mutirao.model.limits.woken import Claimed, both
+from mutirao.model.limits.claims_and_wakes import Claimed, both
 from mutirao.sql import statements
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through

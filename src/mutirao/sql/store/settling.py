@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from sqlalchemy import Connection
 
 from mutirao.model.jobs.job import OutcomeKind
-from mutirao.model.limits.woken import anywhere, both
+from mutirao.model.limits.claims_and_wakes import anywhere, both
 from mutirao.sql import statements
 from mutirao.sql.drivers.kinds import through
 

@@ -15,7 +15,7 @@ from mutirao.errors import InvalidArguments, InvalidSubscription, InvalidTask
 from mutirao.model.jobs.job import Job
 from mutirao.model.jobs.retry import BackoffFunction, RetryPolicy
 from mutirao.model.jobs.waits import wait_after, waits_in
-from mutirao.model.limits.whose import Whose
+from mutirao.model.limits.limit_values import Whose
 from mutirao.model.row_json import read_object
 from mutirao.model.topics.subscriptions import Subscription
 from mutirao.model.topics.topics import RETRY, SUBSCRIPTION, Event

@@ -17,7 +17,7 @@ from sqlalchemy import BigInteger, Double, Integer, SmallInteger, Text
 
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.limits.fairness import fairness_value
-from mutirao.model.limits.whose import Whose
+from mutirao.model.limits.limit_values import Whose
 from mutirao.sql.drivers.steps import Load
 from mutirao.sql.enqueue.job_columns import FACTS, facts
 from mutirao.sql.schema.tables import Json, job

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, NamedTuple
 
 from mutirao.model.jobs.job import Claim, Lane, Wake
-from mutirao.model.limits.woken import Claimed, Settled, lowered
+from mutirao.model.limits.claims_and_wakes import Claimed, Settled, lowered
 from mutirao.sql.dialects.postgresql import statements
 from mutirao.sql.drivers.failures import translated, was_undone
 from mutirao.sql.drivers.steps import Autocommits, Execute, Query, Rows
