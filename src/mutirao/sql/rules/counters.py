@@ -8,11 +8,12 @@ from mutirao.sql.drivers.steps import Execute, Query, all_of
 from mutirao.sql.rules.words import Condition, Words
 from mutirao.sql.schema.types import from_micros
 
-COUNTER = """
+_COUNTER = """
 SELECT c.id, c.name, c.key, c.running, c.tokens, c.touched_at, c.probe_at, c.proven,
     c.late_next
 FROM mutirao_counter c {}
 WHERE """
+_READ = _COUNTER.format("")
 
 
 @dataclass(slots=True)
@@ -42,12 +43,16 @@ class Counter:
 
 def read_counters(where: Condition) -> Query[list[Counter]]:
     """Return counters, by id. None is locked."""
-    rows = yield Execute(f"{COUNTER.format('')}{where.sql} ORDER BY c.id", where.values)
+    rows = yield Execute(f"{_READ}{where.sql} ORDER BY c.id", where.values)
     return [Counter(*row) for row in rows]
 
 
-def hold_counters(words: Words, ids: Collection[int]) -> Query[list[Counter]]:
+def hold_counters(
+    words: Words, ids: Collection[int], *, free: bool = False
+) -> Query[list[Counter]]:
     """Lock counters in the order of their ids, and no others; return them as they are then.
+
+    `free`: without those that another transaction has locked.
 
     By another condition MariaDB and MySQL lock what they read to find them, out of order: a row
     that was waited for stays locked although it is not one of them.
@@ -55,8 +60,8 @@ def hold_counters(words: Words, ids: Collection[int]) -> Query[list[Counter]]:
     if not ids:
         return []
     which, values = words.among("c.id", ids)
-    sql = f"{COUNTER.format(words.by_key)}{which} ORDER BY c.id{words.hold}"
-    rows = yield Execute(sql, values)
+    end = words.hold_free if free else words.hold
+    rows = yield Execute(f"{_COUNTER.format(words.by_key)}{which} ORDER BY c.id{end}", values)
     return [Counter(*row) for row in rows]
 
 
@@ -74,7 +79,7 @@ def find_counters(
 
 def _named(words: Words, limit: str, keys: Collection[str]) -> Execute:
     which, values = words.among("c.key", keys)
-    return Execute(f"{COUNTER.format('')}c.name = ? AND {which}", (limit, *values))
+    return Execute(f"{_READ}c.name = ? AND {which}", (limit, *values))
 
 
 def make_counters(

@@ -24,7 +24,6 @@ from mutirao.model.limits.limits import (
 from mutirao.sql.drivers.steps import Execute, Query, Row, all_of, execute_many, pipelined
 from mutirao.sql.rules import parked
 from mutirao.sql.rules.counters import (
-    COUNTER,
     Counter,
     find_counters,
     hold_counters,
@@ -356,10 +355,8 @@ def _forget_quiet(words: Words, moment: int) -> Query[None]:
     quiet = (moment - int(COUNTER_KEPT_FOR * MICROS_PER_SECOND), COUNTER_KEPT_FOR)
     found = {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found and words.locks:
-        which, values = words.among("c.id", found)
-        sql = f"{COUNTER.format(words.by_key)}{which} ORDER BY c.id{words.hold_free}"
-        held = yield Execute(sql, values)
-        found = {row[0] for row in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
+        held = yield from hold_counters(words, found, free=True)
+        found = {counter.id for counter in held} & {id for (id,) in (yield Execute(_QUIET, quiet))}
     if found:
         gone = [(id,) for id in sorted(found)]
         yield execute_many("DELETE FROM mutirao_counter WHERE id = ?", gone)
