@@ -81,6 +81,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make simulate.*", Run("--seeds 4")),
     (r".*tests\.support\.(postgresql|mariadb|mysql)", Run(until="://")),
     (r".*tests\.integration\.migrations\.test_committed", Run()),
+    (r".*tests\.support\.(reference_pages|env_example)", Run()),
     (r"make bench( ARGS=--quick)?", NotRun(_PEERS)),
     (r"make bench.*--database mysql.*", Run(_QUICK)),
     (r"make bench.*", Run(_QUICK)),
