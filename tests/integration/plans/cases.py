@@ -113,6 +113,11 @@ def _release(dialect: Dialect, conn: Connection) -> Act:
     return lambda: through(conn, dialect.rules.release([(c.id, c.run) for c in claims]))
 
 
+def _lose(dialect: Dialect, conn: Connection) -> Act:
+    _, claims = claim(dialect, conn)
+    return lambda: through(conn, dialect.rules.lose([(c.id, c.run) for c in claims], None))
+
+
 def _rescue(orphans: bool) -> Callable[[Dialect, Connection], Act]:
     def prepare(dialect: Dialect, conn: Connection) -> Act:
         claim(dialect, conn)
@@ -157,6 +162,7 @@ CASES = {
     "complete": Case({LIVE}, _complete, 1, pinned=True),
     "resume": Case({LIVE}, _resume, pinned=True),
     "release": Case({LIVE}, _release, pinned=True),
+    "lose": Case({LIVE}, _lose, pinned=True),
     "lanes": Case({LANES}, _lanes(None), pinned=True),
     "lanes of some queues": Case({LANES}, _lanes(["mail", "reports"]), pinned=True),
     "rescue": Case(HOLDS, _rescue(False), DUE, pinned=True, on_sqlite={RUNNING, LIVE}),

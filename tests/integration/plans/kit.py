@@ -61,12 +61,23 @@ class Node:
 
 
 class Overheard(list[Node]):
-    """All nodes of all plans that were carried out."""
+    """All nodes of all plans that were carried out.
+
+    `compiled`: the statements whose expressions the server compiled first (JIT), which takes longer
+    than all of them.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.compiled: list[str] = []
 
     def hear(self, said: Diagnostic) -> None:
         """Take up a notice."""
         if plan := _PLAN.match(said.message_primary or ""):
-            self.extend(_nodes(json.loads(plan[1])["Plan"]))
+            told = json.loads(plan[1])
+            self.extend(_nodes(told["Plan"]))
+            if "JIT" in told:
+                self.compiled.append(told["Query Text"])
 
     @property
     def reads(self) -> set[str]:

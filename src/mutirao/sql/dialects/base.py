@@ -232,9 +232,9 @@ class Dialect(ABC):
         return
 
     def before_pruning(self, conn: Connection, jobs: Sequence[int]) -> None:
-        """Take finished jobs from the number of those kept, unless something in the database does.
+        """Prepare the deletion of finished jobs, and of their attempts, in this transaction.
 
-        They are about to be deleted, with their attempts.
+        Takes them from the number of those kept, unless something in the database does.
         """
         return
 

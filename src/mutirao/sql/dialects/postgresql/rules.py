@@ -141,13 +141,13 @@ class PostgresqlRules(Rules):
         ordered = sorted(jobs)
         ids, runs = array(id for id, _ in ordered), array(run for _, run in ordered)
         rows = yield Execute(statements.RELEASE, (ids, runs))
-        return {row[0] for row in rows}
+        return {id for _, id in rows}
 
     def lose(self, jobs: Sequence[tuple[int, int]], now: datetime | None) -> Query[set[int]]:
         """Write down that runs were lost, and let those jobs wait again."""
         ids, runs = array(id for id, _ in jobs), array(run for _, run in jobs)
         rows = yield Execute(statements.LOSE, (ids, runs, now))
-        return {row[0] for row in rows}
+        return {id for _, id in rows}
 
     def rescue(self, orphans: bool, now: datetime | None) -> Query[list[tuple[int, int]]]:
         """Give back the jobs of expired workers and remove those workers."""
