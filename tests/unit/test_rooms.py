@@ -20,7 +20,7 @@ MOST_FILES, MOST_PARAMETERS = 20, 7
 KNOW_THE_ENGINE = (
     "integration/worker/programs",
     "integration/worker/unruly.py",
-    "simulation",
+    "faults/simulation",
     "support/engine.py",
     "unit/engine",
 )

@@ -16,7 +16,7 @@ from sqlalchemy import Engine, NullPool, create_engine, func, make_url, select
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, live
 from tests.acceptance.django_shop.project import Shop
-from tests.acceptance.shared.timer import Timer
+from tests.faults.kit.timer import Timer
 from tests.support.mariadb import MariadbServer
 from tests.support.postgresql import PostgresServer
 
