@@ -34,8 +34,8 @@ from sqlalchemy import (
 from mutirao import Event, Job, Mutirao, NewJob, Retry
 from mutirao.errors import StaleRun
 from mutirao.ports import Transport
+from tests.faults.kit.handlers import stumble
 
-STUMBLES = 0.02  # the share of attempts that fail at either of two places
 RETRY = Retry.fixed(max_attempts=100, interval=0.2)
 PREFIX = "chaos"
 CARRIED, INBOX, ALONE = QUEUES = "default", "inbox", "alone"
@@ -85,10 +85,6 @@ taken = Table(
     Column("number", BigInteger, nullable=False),
 )
 happened = app.topic("chaos.happened")
-
-
-class Stumbled(Exception):
-    """An attempt fails, as attempts do."""
 
 
 def first_jobs(count: int, pause: float) -> Iterator[NewJob]:
@@ -193,9 +189,3 @@ def children(number: int, count: int, pause: float) -> list[NewJob]:
     if has_parent(following) and following < count:
         return [job(following, count, pause)]
     return []
-
-
-def stumble() -> None:
-    """Fail sometimes."""
-    if random.random() < STUMBLES:
-        raise Stumbled

@@ -6,25 +6,35 @@ started again, and cut off from everybody, in turns: at each kill of a worker.
 
 from __future__ import annotations
 
-import argparse
-import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from itertools import cycle
 
 from tests.faults.chaos import app
 from tests.faults.kit.broker import Broker, broker_on
+from tests.faults.kit.program import end_with, parser_of, verdict
 from tests.support.examples import demo_module
 from tests.support.rabbitmq import RabbitServer
 
 
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """How long it takes.
+
+    Parameters:
+        seconds: of work, and a little more.
+        cut_for: seconds for which nobody reaches the broker, each time.
+    """
+
+    seconds: float = 90.0
+    cut_for: float = 10.0
+
+
 def main() -> int:
     """Read the options, and run."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.chaos.loops")
-    parser.add_argument("--seconds", type=float, default=90.0, help="of work, and a little more")
-    parser.add_argument("--cut-for", type=float, default=10.0, help="seconds")
-    options = parser.parse_args()
+    plan = Plan(**vars(parser_of("tests.faults.chaos.loops", Plan).parse_args()))
     with RabbitServer() as server:
-        return 1 if run(server, options.seconds, options.cut_for) else 0
+        return verdict([], run(server, plan.seconds, plan.cut_for))
 
 
 def run(server: RabbitServer, seconds: float, cut_for: float) -> list[str]:
@@ -52,4 +62,4 @@ def troubles_of(broker: Broker, cut_for: float) -> Iterator[Callable[[], None]]:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -5,14 +5,13 @@ from __future__ import annotations
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
 
-from sqlalchemy import Connection, Engine, NullPool, Table, create_engine, func, select
+from sqlalchemy import Engine, NullPool, create_engine
 from sqlalchemy.exc import OperationalError
 
 from mutirao import Mutirao
@@ -23,21 +22,19 @@ from tests.faults.chaos import app, blows, messages, told
 from tests.faults.chaos.aside import OneByOne
 from tests.faults.chaos.audit import audit
 from tests.faults.chaos.blows import Blows
-from tests.faults.chaos.crew import Crew, crew
+from tests.faults.chaos.crew import ChaosCrew
 from tests.faults.chaos.messages import Messages
 from tests.faults.kit.broker import Broker, broker_on
+from tests.faults.kit.crew import at_work
+from tests.faults.kit.databases import Database, server_of
+from tests.faults.kit.program import Say
+from tests.faults.kit.reading import count_of
 from tests.faults.kit.timer import Stillness, Timer
-from tests.support.mariadb import LocalServer, MariadbServer
-from tests.support.mysql import RealMysqlServer
-from tests.support.postgresql import PostgresServer
 from tests.support.rabbitmq import RabbitServer
 from tests.support.servers import PrivateServer
 
-HEARTBEAT, EXPIRY = 0.5, 2.0  # seconds
 QUIET = 3.0  # seconds without an effect, after which a broker may have nothing left
 SOME_WORK = 50  # effects
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,20 +42,22 @@ class Plan:
     """What is to happen. All times are seconds.
 
     Parameters:
+        database: `mysql` is a MariaDB, `real-mysql` a MySQL.
         jobs: how many, those that are enqueued by others included.
         pause: the most that a job waits before it writes.
+        workers: how many run at a time.
         kill_every: between two kills; 0 for none.
         freeze_every: between two workers suspended for longer than their expiry; 0 for none.
         restarts: crashes of the server, spread over the run: the broker's where there is one.
         publications, subscriptions: how often something is published, and how many are told of it.
-        carried: whether RabbitMQ carries the jobs.
+        carried: RabbitMQ carries the jobs, and is what is troubled.
         inbox, alone: messages by broker alone, whose handler asks the inbox, and does not.
         purges, cuts: how often all queues of a broker are purged, and its network is cut.
         cut_for: how long each cut lasts.
         deadline: when to give up.
     """
 
-    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
+    database: Database = "postgresql"
     jobs: int = 20_000
     workers: int = 4
     pause: float = 0.02
@@ -140,8 +139,7 @@ def run(
         sent = stack.enter_context(messages.messages_of(url, broker_url, counts, plan.pause))
         sent.publish_ahead()
         say(f"{plan.effects:,} effects, {plan.workers} workers, {plan.database}")
-        size = plan.workers
-        with crew(url, logs or Path(name), size, HEARTBEAT, EXPIRY, broker_url) as workers:
+        with at_work(ChaosCrew(url, logs or Path(name), broker_url), plan.workers) as workers:
             chaos = Chaos(plan, engine, workers, _blows(plan, server, broker), broker, sent, say)
             chaos.endure()
             workers.stop()
@@ -174,7 +172,7 @@ class Chaos:
         self,
         plan: Plan,
         engine: Engine,
-        workers: Crew,
+        workers: ChaosCrew,
         blows: Blows,
         broker: Broker | None,
         sent: Messages,
@@ -222,9 +220,9 @@ class Chaos:
     def _look(self) -> None:
         try:
             with self._engine.connect() as connection:
-                rows = sum(_count(connection, each) for each in (app.rows, app.told, app.taken))
+                rows = sum(count_of(connection, each) for each in (app.rows, app.told, app.taken))
                 missing = self._sent.missing(connection)
-                self._rows, self._unfinished = rows, _count(connection, live) + missing
+                self._rows, self._unfinished = rows, count_of(connection, live) + missing
         except OperationalError:
             return  # the server is away, as it shall be: what was counted last still stands
 
@@ -276,10 +274,6 @@ def _blows(plan: Plan, server: PrivateServer | None, broker: Broker | None) -> B
     return Blows(dealt)
 
 
-def _count(connection: Connection, table: Table) -> int:
-    return connection.execute(select(func.count()).select_from(table)).scalar_one()
-
-
 def _prepare(engine: Engine, url: str, plan: Plan) -> None:
     migrations.upgrade(url)
     app.metadata.create_all(engine)
@@ -290,14 +284,9 @@ def _prepare(engine: Engine, url: str, plan: Plan) -> None:
 
 @contextmanager
 def _database(plan: Plan, directory: str) -> Iterator[tuple[str, PrivateServer | None]]:
-    """Lend the URL of an empty database, and its server, of default durability, if it has one."""
+    """Lend the URL of an empty database, and its server, if it has one."""
     if plan.database == "sqlite":
         yield f"sqlite:///{directory}/chaos.db", None
         return
-    servers: dict[str, Callable[[], PostgresServer | LocalServer]] = {
-        "postgresql": PostgresServer,
-        "mysql": lambda: MariadbServer(settings={}),
-        "real-mysql": lambda: RealMysqlServer(settings={}),
-    }
-    with servers[plan.database]() as server:
+    with server_of(plan.database) as server:
         yield server.url(server.create_database()), server

@@ -44,9 +44,10 @@ def test_a_wrong_tick_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_seed_can_be_given_again(capsys: pytest.CaptureFixture[str]) -> None:
     """It is the first line that is printed; what follows is the same but for the time."""
     assert main(FEW) == 0
-    seed, figures = capsys.readouterr().out.splitlines()
+    seed, figures, end = capsys.readouterr().out.splitlines()
     assert main([*seed.split(), *FEW]) == 0
     again = capsys.readouterr().out.splitlines()
     assert again[0] == seed
     assert again[1].split(" differences")[0] == figures.split(" differences")[0]
     assert "44 lines with" in figures
+    assert end == again[2] == "everything as promised"

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 
 from mutirao import Cancel, Dead, DeadJob, Job, Limit, Mutirao, NewJob, Retry, Snooze, Supersede
 from mutirao.tasks.options import Conflict
+from tests.faults.kit.handlers import Stumbled
 
 KEYS = tuple(f"key-{number:02}" for number in range(12))
 TENANTS = ("ann", "bob", "eve")
@@ -32,10 +33,6 @@ RULE = Supersede(
 
 app = Mutirao(os.environ.get("HAMMER_DATABASE", "sqlite:///hammer.db"))
 app.limit(Limit(30), queue="aside")
-
-
-class Stumbled(Exception):
-    """An attempt fails, as attempts do."""
 
 
 def stumble() -> None:

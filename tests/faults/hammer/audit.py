@@ -23,7 +23,8 @@ from mutirao.sql.schema.tables import (
     step as steps,
     supersede_wait,
 )
-from tests.faults.ordeal.promises import finished_twice, lost
+from tests.faults.kit.promises import finished_twice, lost
+from tests.faults.kit.reading import count_of
 
 SHOWN = 10  # jobs of a kind
 
@@ -88,8 +89,7 @@ def left_over(connection: Connection) -> Iterator[str]:
 def places_taken(connection: Connection) -> Iterator[str]:
     """Yield what limits still hold although nothing runs."""
     for table in (slot, parked):
-        count = connection.execute(select(func.count()).select_from(table)).scalar_one()
-        if count:
+        if count := count_of(connection, table):
             yield f"{count} rows are left in {table.name}, and nothing runs"
 
 

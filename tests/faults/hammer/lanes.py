@@ -7,8 +7,6 @@ are many. Exit status 0 if deadlocks are as rare as promised, and no caller and 
 
 from __future__ import annotations
 
-import argparse
-import sys
 import tempfile
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,18 +17,20 @@ from random import Random
 from time import monotonic, sleep
 from typing import Literal
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 
 from mutirao import Mutirao
 from mutirao.sql.schema.tables import attempt, worker
 from tests.faults.hammer import audit
-from tests.faults.hammer.crew import Crew, crew
+from tests.faults.hammer.crew import HammerCrew
 from tests.faults.hammer.deadlocks import described
 from tests.faults.hammer.lanes_app import any_job, first_jobs
 from tests.faults.hammer.plan import Plan
 from tests.faults.hammer.stage import CALLER, WORKER, Stage, staged
 from tests.faults.hammer.tally import Tally
-from tests.faults.kit.reading import Reader
+from tests.faults.kit.crew import at_work
+from tests.faults.kit.program import end_with, parser_of, verdict
+from tests.faults.kit.reading import Reader, count_of
 
 CALLERS = 2
 LOOK = 1.0  # seconds between two looks at the workers
@@ -38,7 +38,15 @@ LOOK = 1.0  # seconds between two looks at the workers
 
 @dataclass(frozen=True, kw_only=True)
 class Load:
-    """What is to happen: `jobs` are there before the workers start, which have `seconds`."""
+    """What is to happen.
+
+    Parameters:
+        jobs: how many are there before the workers start.
+        seconds: how long the workers have.
+        workers: processes.
+        seed: of what is enqueued.
+        database: `mysql` is a MariaDB, `real-mysql` a MySQL.
+    """
 
     jobs: int = 100_000
     seconds: float = 120.0
@@ -59,13 +67,12 @@ class Outcome:
     who: list[str]
 
     def lines(self) -> Iterator[str]:
-        """Yield it as sentences, and what is not as promised."""
+        """Yield it as sentences."""
         yield f"{self.done:,} attempts, {self.transactions:,} transactions"
         yield f"{self.deadlocks} deadlocks"
         for (who, what), line in self.tally.lines.items():
             yield f"{who}, {what}: {line.made:,} calls, failed: {dict(line.failed)}"
         yield from self.who
-        yield from (f"NOT AS PROMISED: {each}" for each in self.problems())
 
     def problems(self) -> list[str]:
         """Return what is not as promised."""
@@ -87,7 +94,8 @@ def run(load: Load) -> Outcome:
         closing(Reader(stage.own_url)) as reader,
     ):
         _fill(stage, load)
-        with crew(stage.url(WORKER), Path(name), load.workers, "lanes_app") as workers:
+        crew = HammerCrew(stage.url(WORKER), Path(name), "lanes_app")
+        with at_work(crew, load.workers) as workers:
             _wait_for(load.workers, reader, plan.patience)
             before, tally = stage.counts(), Tally()
             _strike(stage, load, workers, tally)
@@ -113,8 +121,7 @@ def _wait_for(workers: int, reader: Reader, patience: float) -> None:
             raise TimeoutError(f"{signed_on} of {workers} workers started within {patience} s")
         sleep(LOOK / 10)
         with reader.snapshot() as connection:
-            count = select(func.count()).select_from(worker)
-            signed_on = connection.execute(count).scalar_one()
+            signed_on = count_of(connection, worker)
 
 
 def _fill(stage: Stage, load: Load) -> None:
@@ -123,7 +130,7 @@ def _fill(stage: Stage, load: Load) -> None:
     app.close()
 
 
-def _strike(stage: Stage, load: Load, workers: Crew, tally: Tally) -> None:
+def _strike(stage: Stage, load: Load, workers: HammerCrew, tally: Tally) -> None:
     until = monotonic() + load.seconds
     with ThreadPoolExecutor(CALLERS) as callers:
         calls = [
@@ -131,7 +138,7 @@ def _strike(stage: Stage, load: Load, workers: Crew, tally: Tally) -> None:
             for n in range(CALLERS)
         ]
         while not all(call.done() for call in calls):
-            workers.look()
+            workers.replace_ended()
             sleep(min(LOOK, max(0.05, until - monotonic())))
         for call in calls:
             call.result()
@@ -148,7 +155,7 @@ def _call(url: str, dice: Random, until: float, tally: Tally) -> None:
 
 
 def _look(connection: Connection) -> tuple[int, list[str]]:
-    done = connection.execute(select(func.count()).select_from(attempt)).scalar_one()
+    done = count_of(connection, attempt)
     errors = audit.errors_of_databases(connection)
     wrong = [f"job {job} ended with: {text}" for (job, _), text in errors.items()]
     return done, [*wrong, *audit.whole(connection)]
@@ -156,16 +163,10 @@ def _look(connection: Connection) -> tuple[int, list[str]]:
 
 def main() -> int:
     """Read the options, run, print what came of it."""
-    parser = argparse.ArgumentParser(prog="python -m tests.faults.hammer.lanes")
-    parser.add_argument("--jobs", type=int, default=Load.jobs)
-    parser.add_argument("--seconds", type=float, default=Load.seconds)
-    parser.add_argument("--workers", type=int, default=Load.workers)
-    parser.add_argument("--seed", type=int, default=Load.seed)
-    parser.add_argument("--database", choices=("mysql", "real-mysql"), default=Load.database)
-    outcome = run(Load(**vars(parser.parse_args())))
-    print(*outcome.lines(), sep="\n")
-    return 1 if outcome.problems() else 0
+    options = vars(parser_of("tests.faults.hammer.lanes", Load).parse_args())
+    outcome = run(Load(**options))
+    return verdict(outcome.lines(), outcome.problems())
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
-Say = Callable[[str], None]
+from tests.faults.kit.databases import Database, Driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -14,6 +12,7 @@ class Plan:
     """The options of a run. All lengths of time are seconds.
 
     Parameters:
+        database: `mysql` is a MariaDB, `real-mysql` a MySQL.
         driver: of everybody, on PostgreSQL.
         seed: which operations each connection does, in which order and to which keys.
         seconds: how long operations are begun.
@@ -25,8 +24,8 @@ class Plan:
         patience: what an operation may take, and the wait for quiet at the end.
     """
 
-    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
-    driver: Literal["psycopg", "asyncpg"] = "psycopg"
+    database: Database = "postgresql"
+    driver: Driver = "psycopg"
     seed: int = 1
     seconds: float = 600.0
     connections: int = 8

@@ -11,22 +11,24 @@ from random import Random
 from time import monotonic
 from typing import TypeVar
 
-from sqlalchemy import Connection, func, select
+from sqlalchemy import Connection
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from mutirao import Limit, Mutirao
 from mutirao.sql.schema.tables import live
 from tests.faults.hammer import audit
 from tests.faults.hammer.commanding import COMMANDING
-from tests.faults.hammer.crew import Crew, crew
+from tests.faults.hammer.crew import HammerCrew
 from tests.faults.hammer.enqueueing import ENQUEUEING
 from tests.faults.hammer.hand import Hand, Known
 from tests.faults.hammer.operation import Operation, chosen
-from tests.faults.hammer.plan import Plan, Say
+from tests.faults.hammer.plan import Plan
 from tests.faults.hammer.report import Report
 from tests.faults.hammer.stage import CALLER, COMMAND, WORKER, Stage, staged
 from tests.faults.hammer.tally import Tally
-from tests.faults.kit.reading import Reader
+from tests.faults.kit.crew import at_work
+from tests.faults.kit.program import Say
+from tests.faults.kit.reading import Reader, count_of
 from tests.faults.kit.timer import Timer
 
 T = TypeVar("T")
@@ -46,7 +48,7 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
         directory = Path(name)
         with (
             staged(plan, directory) as stage,
-            crew(stage.url(WORKER), logs or directory, plan.workers) as workers,
+            at_work(HammerCrew(stage.url(WORKER), logs or directory), plan.workers) as workers,
         ):
             hammer = Hammer(plan, stage, workers, say)
             asyncio.run(hammer.strike())
@@ -59,7 +61,7 @@ def run(plan: Plan, say: Say, logs: Path | None = None) -> Report:
 class Hammer:
     """Everything that takes part in a run."""
 
-    def __init__(self, plan: Plan, stage: Stage, workers: Crew, say: Say) -> None:
+    def __init__(self, plan: Plan, stage: Stage, workers: HammerCrew, say: Say) -> None:
         self._plan, self._stage, self._workers, self._say = plan, stage, workers, say
         self._reader = Reader(stage.own_url)
         self._enqueuer, self._commander = Mutirao(stage.url(CALLER)), Mutirao(stage.url(COMMAND))
@@ -125,7 +127,7 @@ class Hammer:
     async def _watch(self, until: float) -> None:
         timer = Timer(TELL)
         while monotonic() < until:
-            self._workers.look()
+            self._workers.replace_ended()
             count = await self._read(self._look)
             self._known.crowded = count > self._plan.crowd
             if timer.rang():
@@ -137,7 +139,7 @@ class Hammer:
 
     def _look(self, connection: Connection) -> int:
         self._handlers |= audit.errors_of_databases(connection)
-        return connection.execute(select(func.count()).select_from(live)).scalar_one()
+        return count_of(connection, live)
 
     # The end.
 
@@ -157,7 +159,7 @@ class Hammer:
         await self._read(self._note, audit.places_taken)
 
     def _left(self, connection: Connection) -> int:
-        self._workers.look()
+        self._workers.replace_ended()
         self._handlers |= audit.errors_of_databases(connection)
         return audit.unfinished(connection)
 

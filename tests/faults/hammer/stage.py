@@ -6,16 +6,14 @@ By its user a server tells in its log who met whom. One file, on SQLite, has no 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
-
-from sqlalchemy import make_url
 
 from mutirao.sql import migrations
 from tests.faults.hammer.deadlocks import PREFIX, Deadlock, deadlocks, of_mysql
 from tests.faults.hammer.plan import Plan
-from tests.support.mariadb import LocalServer, MariadbServer
-from tests.support.mysql import RealMysqlServer
+from tests.faults.kit.databases import changed, server_of
+from tests.support.mariadb import LocalServer
 from tests.support.postgresql import PostgresServer
 
 CALLER, COMMAND, WORKER = "caller", "command", "worker"
@@ -46,8 +44,8 @@ class PostgresStage:
 
     def url(self, user: str) -> str:
         """Return where somebody finds the database."""
-        url = make_url(self._server.url(self._name, self._driver))
-        return url.set(username=user, password=PASSWORD).render_as_string(hide_password=False)
+        url = self._server.url(self._name, self._driver)
+        return changed(url, username=user, password=PASSWORD)
 
     caller_url = url
 
@@ -83,8 +81,7 @@ class MysqlStage:
 
     def url(self, user: str) -> str:
         """Return where somebody finds the database."""
-        url = make_url(self.own_url).set(username=user, password=PASSWORD)
-        return url.render_as_string(hide_password=False)
+        return changed(self.own_url, username=user, password=PASSWORD)
 
     def caller_url(self, user: str) -> str:
         """Return the same for the asynchronous connections that callers hold themselves."""
@@ -143,25 +140,29 @@ Stage = PostgresStage | MysqlStage | SqliteStage
 @contextmanager
 def staged(plan: Plan, directory: Path) -> Iterator[Stage]:
     """Lend the database of a run, with Mutirão's tables."""
-    if plan.database == "sqlite":
-        lite = SqliteStage(directory / "hammer.db")
-        migrations.upgrade(lite.own_url)
-        yield lite
-        return
-    if plan.database in ("mysql", "real-mysql"):
-        with MariadbServer(_MYSQL) if plan.database == "mysql" else RealMysqlServer(_REAL) as mysql:
-            stage = MysqlStage(mysql)
-            migrations.upgrade(stage.own_url)
-            yield stage
-        return
-    settings = {
-        "log_line_prefix": PREFIX,
-        "log_connections": "on",
-        "deadlock_timeout": f"{plan.circle:g}s",
-        "synchronous_commit": "off",
-        "track_activity_query_size": "4096",
-    }
-    with PostgresServer(settings) as server:
-        of_server = PostgresStage(server, plan.driver)
-        migrations.upgrade(of_server.own_url)
-        yield of_server
+    with ExitStack() as stack:
+        stage: Stage
+        if plan.database == "sqlite":
+            stage = SqliteStage(directory / "hammer.db")
+        else:
+            server = server_of(plan.database, _settings(plan))
+            stack.enter_context(server)
+            if isinstance(server, PostgresServer):
+                stage = PostgresStage(server, plan.driver)
+            else:
+                stage = MysqlStage(server)
+        migrations.upgrade(stage.own_url)
+        yield stage
+
+
+def _settings(plan: Plan) -> dict[str, str]:
+    """Return how its server is set: it tells of all deadlocks, and waits for no disk."""
+    if plan.database == "postgresql":
+        return {
+            "log_line_prefix": PREFIX,
+            "log_connections": "on",
+            "deadlock_timeout": f"{plan.circle:g}s",
+            "synchronous_commit": "off",
+            "track_activity_query_size": "4096",
+        }
+    return _MYSQL if plan.database == "mysql" else _REAL

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from itertools import islice
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, create_engine, event, make_url
+from sqlalchemy import Connection, Table, create_engine, event, func, make_url, select
 from sqlalchemy.exc import SQLAlchemyError
 
 from mutirao.sql.dialects.mysql.session import SETTING
@@ -19,7 +19,7 @@ PATIENCE = 2.0  # seconds that a read waits for a lock
 _POSTGRESQL = {
     "connect_timeout": 5,
     "options": f"-c lock_timeout={PATIENCE:g}s -c statement_timeout=60s"
-    " -c application_name=ordeal-reader",
+    " -c application_name=faults-reader",
 }
 _PATIENCE: dict[str, dict[str, Any]] = {
     "postgresql": _POSTGRESQL,
@@ -65,3 +65,8 @@ def some(values: Iterable[T]) -> Iterator[Sequence[T]]:
     left = iter(values)
     while found := list(islice(left, _SOME)):
         yield found
+
+
+def count_of(connection: Connection, table: Table) -> int:
+    """Return how many rows a table has."""
+    return connection.execute(select(func.count()).select_from(table)).scalar_one()

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).parents[3]
 UNREACHABLE = 4  # how a worker ends that finds no database when it starts
@@ -38,3 +40,12 @@ def start_worker(
             # Ctrl-C at the terminal is for us: we stop them.
             start_new_session=True,
         )
+
+
+def record_of(line: str) -> dict[str, Any] | None:
+    """Return the record that a line of a log is; None: the interpreter's own words, or cut off."""
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) else None

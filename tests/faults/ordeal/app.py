@@ -21,9 +21,9 @@ from sqlalchemy import BigInteger, Column, Index, Insert, Integer, MetaData, Tab
 
 from mutirao import Job, Limit, Mutirao, Retry, Supersede
 from mutirao.transports.rabbitmq import RabbitMQ
+from tests.faults.kit.handlers import stumble
 from tests.faults.ordeal.stacks import print_on_signal
 
-STUMBLES = 0.02  # the share of attempts that fail
 MOST = 3  # limited jobs at once
 PLACE = os.environ.get("ORDEAL_PLACE", "")  # only workers of the ordeal have one
 NOTES = 65_536  # bytes in one file of notes: some troubles forbid larger files
@@ -47,10 +47,6 @@ effects = Table(
     Column("run", Integer, nullable=False),
     Index("ordeal_effect_job", "job", "run"),
 )
-
-
-class Stumbled(Exception):
-    """An attempt fails, as attempts do."""
 
 
 class Notes:
@@ -92,12 +88,6 @@ def noted(job: Job) -> Iterator[None]:
         notes.write("end", job, type(error).__name__)
         raise
     notes.write("end", job, "ok")
-
-
-def stumble() -> None:
-    """Fail sometimes."""
-    if random.random() < STUMBLES:
-        raise Stumbled
 
 
 def pause(seconds: float) -> None:

@@ -12,10 +12,10 @@ from sqlalchemy import Connection, select
 
 from mutirao.model.jobs.job import UNCOUNTED_OUTCOMES, OutcomeKind
 from mutirao.sql.schema.tables import attempt, live
+from tests.faults.kit.promises import Wrong
 from tests.faults.kit.reading import some
 from tests.faults.ordeal.app import MOST
 from tests.faults.ordeal.journal import Execution
-from tests.faults.ordeal.promises import Wrong
 
 
 def without_attempt(connection: Connection, executions: Iterable[Execution]) -> Wrong:

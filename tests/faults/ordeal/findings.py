@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Hashable
 from typing import NamedTuple
 
-Say = Callable[[str], None]
+from tests.faults.kit.program import Say
 
 
 class Finding(NamedTuple):

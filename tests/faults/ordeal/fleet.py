@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 import subprocess
 import threading
@@ -12,7 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from time import monotonic, time
 
-from tests.faults.kit.workers import STOPPED, UNREACHABLE, start_worker
+from tests.faults.kit.workers import STOPPED, UNREACHABLE, record_of, start_worker
 from tests.faults.ordeal.app import QUEUES, queue_at
 from tests.faults.ordeal.findings import Findings
 from tests.faults.ordeal.plan import Plan
@@ -269,11 +268,8 @@ def _last_record(place: Place, level: str | None = None) -> dict[str, str]:
         log.seek(place.log_from)
         lines = log.read().decode(errors="replace").splitlines()
     for line in reversed(lines[-2_000:]):
-        try:
-            record = json.loads(line)
-        except ValueError:
-            continue  # not a record: the interpreter's own words, or a line cut off
-        if isinstance(record, dict) and level in (None, record.get("level")):
+        record = record_of(line)
+        if record is not None and level in (None, record.get("level")):
             return record
     return {}
 

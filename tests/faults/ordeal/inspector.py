@@ -11,16 +11,16 @@ from sqlalchemy import Connection, func, select
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, job, live
 from tests.faults.kit.histories import Attempt, histories, miscounts
-from tests.faults.kit.reading import AWAY, Reader
+from tests.faults.kit.promises import Wrong, finished_twice, lost
+from tests.faults.kit.reading import AWAY, Reader, count_of
 from tests.faults.ordeal import app, executions, promises
 from tests.faults.ordeal.findings import Findings
 from tests.faults.ordeal.journal import Journal
 from tests.faults.ordeal.producer import Producer
-from tests.faults.ordeal.promises import Wrong
 
 IN_TABLES = (
-    promises.lost,
-    promises.finished_twice,
+    lost,
+    finished_twice,
     promises.died,
     promises.effects_twice,
     promises.limits_exceeded,
@@ -73,11 +73,11 @@ class Inspector:
     def counts(self) -> tuple[int, Counter[str], int]:
         """Return how many jobs, attempts by outcome, and effects there are."""
         with self._reader.snapshot() as connection:
-            jobs = connection.scalar(select(func.count()).select_from(job)) or 0
+            jobs = count_of(connection, job)
             by_outcome = select(attempt.c.outcome, func.count()).group_by(attempt.c.outcome)
             outcomes: Counter[str] = Counter()
             outcomes.update({row[0]: row[1] for row in connection.execute(by_outcome)})
-            effects = connection.scalar(select(func.count()).select_from(app.effects)) or 0
+            effects = count_of(connection, app.effects)
         return jobs, outcomes, effects
 
     def _look(self) -> bool:

@@ -7,7 +7,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from random import Random
-from typing import Literal
+
+from tests.faults.kit.databases import Database, Driver
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -17,11 +18,12 @@ class Plan:
     Parameters:
         database: `mysql` is a MariaDB, `real-mysql` a MySQL.
         driver: of the workers on PostgreSQL.
-        carried: whether RabbitMQ carries jobs, and is troubled, too.
+        carried: RabbitMQ carries jobs, and is troubled, too.
         seed: which order of troubles, and which parameters of each.
         seconds: no trouble begins later than so long after the first.
         rounds: how often each trouble comes; 0 for as often as there is time.
         troubles: their names; none for all that this database and this machine have.
+        workers: how many places there are for one.
         rate: jobs enqueued a second.
         heartbeat, expiry, poll, grace: of the workers.
         shortest, longest: how long a trouble lasts.
@@ -30,8 +32,8 @@ class Plan:
         late: in a calm no job waits for longer than this, and poll, while slots are free.
     """
 
-    database: Literal["postgresql", "mysql", "real-mysql", "sqlite"] = "postgresql"
-    driver: Literal["psycopg", "asyncpg"] = "psycopg"
+    database: Database = "postgresql"
+    driver: Driver = "psycopg"
     carried: bool = False
     seed: int = 1
     seconds: float = 1_800.0

@@ -1,4 +1,4 @@
-"""What the tables must never show, at any moment: asked in one snapshot.
+"""What the tables of an ordeal must never show, at any moment: asked in one snapshot.
 
 Each function yields what is wrong: what it is about, so that it is told once, and a sentence.
 """
@@ -6,21 +6,19 @@ Each function yields what is wrong: what it is about, so that it is told once, a
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Select, and_, exists, func, not_, select
 
-from mutirao.model.jobs.job import FINAL_OUTCOMES, OutcomeKind
+from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, counter, job, live, schedule, slot
+from tests.faults.kit.promises import Wrong
 from tests.faults.kit.reading import some
 from tests.faults.ordeal.app import MOST, SCHEDULED, TRANSACTIONAL, effects
 
-Wrong = Iterator[tuple[Hashable, str]]
-
-_FINAL = attempt.c.outcome.in_([str(kind) for kind in FINAL_OUTCOMES])
 _SUCCEEDED = attempt.c.outcome == str(OutcomeKind.SUCCEEDED)
 
 
@@ -30,25 +28,6 @@ def missing(connection: Connection, acknowledged: Collection[int]) -> Wrong:
         there = set(connection.scalars(select(job.c.id).where(job.c.id.in_(ids))))
         for id in set(ids) - there:
             yield ("missing", id), f"job {id} was enqueued and is not there"
-
-
-def lost(connection: Connection) -> Wrong:
-    """Jobs that nobody will run and that have no outcome."""
-    neither = select(job.c.id).where(
-        ~exists().where(live.c.id == job.c.id),
-        ~exists().where(attempt.c.job == job.c.id, _FINAL),
-    )
-    for id in connection.scalars(neither):
-        yield ("lost", id), f"job {id} is lost: it is not live, and has no final attempt"
-
-
-def finished_twice(connection: Connection) -> Wrong:
-    """Jobs with several ends, and finished ones that are live."""
-    several = select(attempt.c.job).where(_FINAL).group_by(attempt.c.job)
-    for id in connection.scalars(several.having(func.count() > 1)):
-        yield ("ended", id), f"job {id} has several final attempts"
-    for id in connection.scalars(select(live.c.id).join(attempt, _of(live.c.id)).where(_FINAL)):
-        yield ("both", id), f"job {id} is live, and has a final attempt"
 
 
 def died(connection: Connection) -> Wrong:

@@ -52,9 +52,10 @@ class Report:
         yield "workers ended: " + _counted(self._statuses())
         yield from self._slowest_ends()
         yield from self.measures
-        for number, finding in enumerate(self.findings[:100], start=1):
-            yield f"finding {number} ({finding.trouble}): {finding.text}"
-        yield f"{len(self.findings)} findings" if self.findings else "everything as promised"
+
+    def problems(self) -> Iterator[str]:
+        """Yield what is not as promised, each with the trouble that it came in."""
+        yield from (f"{each.text} ({each.trouble})" for each in self.findings)
 
     def _troubles(self) -> Iterator[str]:
         found = Counter(finding.trouble for finding in self.findings)

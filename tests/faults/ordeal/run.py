@@ -16,10 +16,11 @@ from time import monotonic
 from sqlalchemy import func, select
 
 from mutirao.sql.schema.tables import job, live
+from tests.faults.kit.program import Say
 from tests.faults.kit.reading import AWAY, Reader
 from tests.faults.kit.timer import Timer
 from tests.faults.ordeal import recovery
-from tests.faults.ordeal.findings import Findings, Say
+from tests.faults.ordeal.findings import Findings
 from tests.faults.ordeal.fleet import Fleet
 from tests.faults.ordeal.inspector import Inspector
 from tests.faults.ordeal.journal import Journal
@@ -28,7 +29,7 @@ from tests.faults.ordeal.plan import Event, Plan, course
 from tests.faults.ordeal.producer import Producer
 from tests.faults.ordeal.report import Passed, Report
 from tests.faults.ordeal.stages import Stage, may_mount, staged
-from tests.faults.ordeal.troubles import WORKERS, LoopRetry, Scene
+from tests.faults.ordeal.troubles import WORKERS, Scene, Trouble
 from tests.faults.ordeal.troubles_broker import BROKER
 from tests.faults.ordeal.troubles_mysql import MYSQL
 from tests.faults.ordeal.troubles_postgresql import POSTGRESQL
@@ -45,7 +46,7 @@ SLOTS = 20  # of a worker, unless told otherwise
 PATIENCE = 2  # so many times the limit a recovery is waited for before workers are killed
 
 
-def troubles_of(plan: Plan) -> Mapping[str, LoopRetry]:
+def troubles_of(plan: Plan) -> Mapping[str, Trouble]:
     """Return the troubles that this database can have on this machine."""
     of_database = {"postgresql": ON_POSTGRESQL, "sqlite": SQLITE}.get(plan.database, ON_MYSQL)
     found = {**WORKERS, **of_database, **(BROKER if plan.carried else {})}
@@ -108,7 +109,7 @@ class Ordeal:
         self._vigil = Vigil(plan)
         self._report = Report()
 
-    def endure(self, troubles: Sequence[LoopRetry]) -> Report:
+    def endure(self, troubles: Sequence[Trouble]) -> Report:
         """Go through the troubles, and return what came of it."""
         plan, by_name = self._plan, {each.name: each for each in troubles}
         self._say(f"seed {plan.seed}, {self._named()}: {', '.join(sorted(by_name))}")
@@ -166,7 +167,7 @@ class Ordeal:
 
     # Troubles.
 
-    def _meet(self, trouble: LoopRetry, event: Event) -> None:
+    def _meet(self, trouble: Trouble, event: Event) -> None:
         plan = self._plan
         for thread in self._threads:
             if thread.done():

@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, closing, contextmanager
 from functools import partial
 from time import monotonic
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import pymysql
 from pymysql.cursors import Cursor
-from sqlalchemy import make_url
 
+from tests.faults.kit.databases import changed, server_of
 from tests.faults.kit.proxy import Proxy
 from tests.faults.ordeal.stage_server import (
     NAME,
@@ -23,13 +23,12 @@ from tests.faults.ordeal.stage_server import (
     ServerStage,
     ways_to,
 )
-from tests.support.mariadb import LocalServer, MariadbServer
-from tests.support.mysql import RealMysqlServer
+from tests.support.mariadb import LocalServer
 
 Connection: TypeAlias = "pymysql.Connection[Cursor]"
 # What is committed survives the end of the server; a power cut is none of these troubles.
-_SETTINGS = {"innodb-flush-log-at-trx-commit": "2"}
-_SETTINGS_OF_MYSQL = {**_SETTINGS, "sync-binlog": "0"}
+_FLUSHED = {"innodb-flush-log-at-trx-commit": "2"}
+_SETTINGS = {"mysql": _FLUSHED, "real-mysql": {**_FLUSHED, "sync-binlog": "0"}}
 _NO_SUCH_THREAD = 1094  # it has ended meanwhile
 _TABLES = (
     "SELECT table_name FROM information_schema.tables"
@@ -51,10 +50,8 @@ class MysqlStage(ServerStage):
     def __init__(self, server: LocalServer, proxy: Proxy, way: Proxy) -> None:
         super().__init__(proxy, way)
         self.server = server
-        own = make_url(server.url(NAME)).set(port=way.port)
-        worker = own.set(port=proxy.port, username=ROLE, password=PASSWORD)
-        self.own_url = own.render_as_string(hide_password=False)
-        self.worker_url = worker.render_as_string(hide_password=False)
+        self.own_url = changed(server.url(NAME), port=way.port)
+        self.worker_url = changed(self.own_url, port=proxy.port, username=ROLE, password=PASSWORD)
 
     def connect(self, database: str | None = None, **options: Any) -> Connection:
         """Return root's connection straight to the server, in autocommit mode.
@@ -185,11 +182,11 @@ def _kill(connection: Connection, statement: str) -> bool:
 
 
 @contextmanager
-def on_mysql(real: bool) -> Iterator[MysqlStage]:
+def on_mysql(database: Literal["mysql", "real-mysql"]) -> Iterator[MysqlStage]:
     """Lend a stage: a MariaDB, or a real MySQL."""
     with ExitStack() as stack:
-        server = RealMysqlServer(_SETTINGS_OF_MYSQL) if real else MariadbServer(_SETTINGS)
-        stack.enter_context(server)
+        server = stack.enter_context(server_of(database, _SETTINGS[database]))
+        assert isinstance(server, LocalServer)
         stage = MysqlStage(server, *stack.enter_context(ways_to(server)))
         stage.administer(
             f"CREATE DATABASE {NAME}",

@@ -10,9 +10,9 @@ from time import monotonic
 
 import psycopg
 from psycopg import sql
-from sqlalchemy import make_url
 
 from mutirao.sql.schema.tables import metadata
+from tests.faults.kit.databases import changed
 from tests.faults.kit.proxy import Proxy
 from tests.faults.ordeal.stage_server import (
     NAME,
@@ -49,10 +49,10 @@ class PostgresStage(ServerStage):
     def __init__(self, server: PostgresServer, proxy: Proxy, way: Proxy, driver: str) -> None:
         super().__init__(proxy, way)
         self.server = server
-        worker = make_url(f"postgresql+{driver}://{ROLE}:{PASSWORD}@127.0.0.1:{proxy.port}/{NAME}")
-        self.worker_url = worker.render_as_string(hide_password=False)
-        own = make_url(server.url(NAME)).set(port=way.port)
-        self.own_url = own.render_as_string(hide_password=False)
+        self.worker_url = changed(
+            server.url(NAME, driver), port=proxy.port, username=ROLE, password=PASSWORD
+        )
+        self.own_url = changed(server.url(NAME), port=way.port)
 
     def connect(self, database: str = "postgres") -> psycopg.Connection:
         """Return a superuser's connection straight to the server, in autocommit mode.

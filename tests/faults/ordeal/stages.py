@@ -49,7 +49,7 @@ def staged(plan: Plan, directory: Path, troubles: Sequence[str]) -> Iterator[Sta
         if plan.database == "postgresql":
             stage = stack.enter_context(on_postgresql(plan.driver))
         elif plan.database != "sqlite":
-            stage = stack.enter_context(on_mysql(plan.database == "real-mysql"))
+            stage = stack.enter_context(on_mysql(plan.database))
         else:
             disk = stack.enter_context(_small_disk(directory)) if "full-disk" in troubles else None
             stage = SqliteStage(directory, disk)

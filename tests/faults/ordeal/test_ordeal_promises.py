@@ -13,10 +13,11 @@ from sqlalchemy import Connection, Executable, NullPool, create_engine, delete, 
 from mutirao import Mutirao
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, counter, job, live, schedule, slot
+from tests.faults.kit import promises as kit
+from tests.faults.kit.promises import Wrong
 from tests.faults.ordeal import app, executions, promises
 from tests.faults.ordeal.journal import Execution, Journal
 from tests.faults.ordeal.plan import course
-from tests.faults.ordeal.promises import Wrong
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC)
 SUCCEEDED, LOST, RELEASED = OutcomeKind.SUCCEEDED, OutcomeKind.LOST, OutcomeKind.RELEASED
@@ -88,8 +89,8 @@ def missing(connection: Connection) -> Wrong:
 
 CHECKS: list[Callable[[Connection], Wrong]] = [
     missing,
-    promises.lost,
-    promises.finished_twice,
+    kit.lost,
+    kit.finished_twice,
     promises.died,
     promises.effects_twice,
     promises.limits_exceeded,
@@ -110,10 +111,10 @@ def test_nothing_is_found_where_nothing_is_wrong(
     ("check", "spoil", "found"),
     [
         (missing, delete(job).where(job.c.id == PLAIN), "job 1 was enqueued and is not there"),
-        (promises.lost, delete(live).where(live.c.id == FOUR), "job 6 is lost"),
-        (promises.lost, delete(attempt).where(attempt.c.job == PLAIN), "job 1 is lost"),
-        (promises.finished_twice, ended(PLAIN, run=2), "job 1 has several final attempts"),
-        (promises.finished_twice, ended(FOUR), "job 6 is live, and has a final attempt"),
+        (kit.lost, delete(live).where(live.c.id == FOUR), "job 6 is lost"),
+        (kit.lost, delete(attempt).where(attempt.c.job == PLAIN), "job 1 is lost"),
+        (kit.finished_twice, ended(PLAIN, run=2), "job 1 has several final attempts"),
+        (kit.finished_twice, ended(FOUR), "job 6 is live, and has a final attempt"),
         (promises.died, ended(FOUR, outcome=OutcomeKind.DEAD), "job 6 (limited) is dead"),
         (promises.died, ended(FOUR, outcome=OutcomeKind.CANCELLED), "job 6 (limited) is cancelled"),
         (

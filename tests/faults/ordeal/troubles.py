@@ -36,7 +36,7 @@ Act = Callable[[Scene[Any], Event], Iterator[str]]
 
 
 @dataclass(frozen=True)
-class LoopRetry:
+class Trouble:
     """A named trouble.
 
     Parameters:
@@ -51,7 +51,7 @@ class LoopRetry:
     allowance: float = 0.0
 
 
-class Catalogue(dict[str, LoopRetry]):
+class Catalogue(dict[str, Trouble]):
     """Troubles by name."""
 
     def trouble(
@@ -60,7 +60,7 @@ class Catalogue(dict[str, LoopRetry]):
         """Register a function as a trouble."""
 
         def register(act: Act) -> Act:
-            self[name] = LoopRetry(name, contextmanager(act), lasts, allowance)
+            self[name] = Trouble(name, contextmanager(act), lasts, allowance)
             return act
 
         return register

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 from collections import Counter
 from concurrent.futures import ProcessPoolExecutor
 
+from tests.faults.kit.program import end_with, say, verdict
 from tests.faults.simulation.mutants import MUTANTS, mutated
 from tests.faults.simulation.run import Result, simulate
 
@@ -30,31 +30,35 @@ def main() -> int:
 
 
 def _run_many(first: int, seeds: int, processes: int) -> int:
-    began, found, longest, turns, jobs = time.monotonic(), 0, 0.0, 0, 0
-    failures = Counter[str]()
+    began, longest, turns, jobs = time.monotonic(), 0.0, 0, 0
+    failures, found = Counter[str](), list[str]()
     with ProcessPoolExecutor(processes) as pool:
         for n, result in enumerate(pool.map(_simulate, range(first, first + seeds), chunksize=20)):
             longest, turns = max(longest, result.longest), turns + result.turns
             jobs, failures = jobs + result.jobs, failures + result.failures
             if result.problems:
-                found += 1
-                print(f"seed {result.seed}: {'; '.join(result.problems[:3])}", flush=True)
+                found.append(f"seed {result.seed}: {'; '.join(result.problems[:3])}")
+                say(found[-1])
             if (n + 1) % 1_000 == 0:
-                print(f"{n + 1:,} seeds, {time.monotonic() - began:,.0f} s", flush=True)
-    print(f"{seeds:,} seeds, {jobs:,} jobs, {turns:,} turns, {time.monotonic() - began:,.0f} s")
-    print(f"{found} seeds found something; from due to start at most {longest:.1f} virtual s")
-    print(f"workers that ended by themselves: {dict(failures)}")
-    return 1 if found else 0
+                say(f"{n + 1:,} seeds, {time.monotonic() - began:,.0f} s")
+    figures = (
+        f"{seeds:,} seeds, {jobs:,} jobs, {turns:,} turns, {time.monotonic() - began:,.0f} s",
+        f"from due to start at most {longest:.1f} virtual s",
+        f"workers that ended by themselves: {dict(failures)}",
+    )
+    return verdict(figures, found)
 
 
 def _find_defects(seeds: int) -> int:
-    missed = 0
+    missed: list[str] = []
     for name in MUTANTS:
         with mutated(name):
             seed = next((seed for seed in range(seeds) if simulate(seed).problems), None)
-        missed += seed is None
-        print(f"{name}: {'not found' if seed is None else f'found by seed {seed}'}", flush=True)
-    return 1 if missed else 0
+        if seed is None:
+            missed.append(f"{seeds:,} seeds do not find the defect {name!r}")
+        else:
+            say(f"{name}: found by seed {seed}")
+    return verdict([], missed)
 
 
 def _simulate(seed: int) -> Result:
@@ -64,13 +68,13 @@ def _simulate(seed: int) -> Result:
 
 
 def _print_story(result: Result, job: int | None) -> int:
-    for at, of, text in result.story:
-        if job is None or of in (job, None):
-            print(f"{at:8.3f}  {f'job {of}: ' if of is not None else ''}{text}")
-    for problem in result.problems:
-        print(f"seed {result.seed}: {problem}")
-    return 1 if result.problems else 0
+    story = (
+        f"{at:8.3f}  {f'job {of}: ' if of is not None else ''}{text}"
+        for at, of, text in result.story
+        if job is None or of in (job, None)
+    )
+    return verdict(story, (f"seed {result.seed}: {problem}" for problem in result.problems))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    end_with(main)
