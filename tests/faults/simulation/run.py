@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from functools import partial
 
-from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
 from mutirao.model.jobs import lost_workers
 from mutirao.model.jobs.expiry import expiring
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob
@@ -22,6 +21,7 @@ from tests.faults.simulation.fleet import SETTINGS, Fleet, patched
 from tests.faults.simulation.jobs import MOST
 from tests.faults.simulation.store import Live
 from tests.faults.simulation.world import BEGINNING, World
+from tests.support.engine import LOST_RUNS_OF_SUSPECT
 
 TROUBLED = 20.0  # seconds of virtual time in which things go wrong
 LAST = TROUBLED + 5  # seconds: when the last job may be enqueued

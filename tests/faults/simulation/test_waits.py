@@ -6,8 +6,6 @@ from collections.abc import Callable
 
 import pytest
 
-from mutirao.engine.claiming.producer import NEW_LANES_AFTER
-from mutirao.engine.claiming.wakeups import MAX_EMPTY_CLAIMS, WINDOW_SECONDS
 from tests.faults.simulation.waits import (
     BEFORE,
     RESTED,
@@ -23,6 +21,7 @@ from tests.faults.simulation.waits import (
     stream,
     together,
 )
+from tests.support.engine import producer, wakeups
 
 LONGEST = 0.010  # seconds from due to start, of a worker that has time
 RATES = {1: 10, 10: 40, 100: 150, 1_000: 700}  # jobs that come in a second, and how many of them
@@ -65,8 +64,8 @@ def test_after_very_many() -> None:
     """It listens again at once, and begins to be told of all that comes."""
     seen = simulated(1, drained, open_loop, 20, 40)
     assert seen.calls["listen"] == 1
-    assert seen.calls["claim"] <= 40 + 2 * WINDOW_SECONDS / 0.005
-    assert seen.notified >= 40 - 2 * WINDOW_SECONDS * 1.5 * 20
+    assert seen.calls["claim"] <= 40 + 2 * wakeups.WINDOW_SECONDS / 0.005
+    assert seen.notified >= 40 - 2 * wakeups.WINDOW_SECONDS * 1.5 * 20
 
 
 def test_very_many_are_not_notified() -> None:
@@ -75,7 +74,7 @@ def test_very_many_are_not_notified() -> None:
     def busy(fleet: Arrivals) -> Waits:
         rested(fleet)
         stream(fleet, VERY_MANY, 2.0)
-        fleet.world.run(RESTED + WINDOW_SECONDS)
+        fleet.world.run(RESTED + wakeups.WINDOW_SECONDS)
         fleet.forget()
         fleet.world.run(RESTED + 1.98)
         return fleet.seen
@@ -97,7 +96,7 @@ def test_coming_to_rest() -> None:
 
     seen = lived(rests)
     assert seen.calls["listen"] == 1
-    assert seen.calls["claim"] <= MAX_EMPTY_CLAIMS + 1
+    assert seen.calls["claim"] <= wakeups.MAX_EMPTY_CLAIMS + 1
 
 
 def test_a_new_queue_of_a_busy_worker() -> None:
@@ -110,7 +109,7 @@ def test_a_new_queue_of_a_busy_worker() -> None:
         fleet.world.run(RESTED + 1.45)
         return fleet.seen
 
-    assert lived(busy).longest <= NEW_LANES_AFTER + LONGEST
+    assert lived(busy).longest <= producer.NEW_LANES_AFTER + LONGEST
 
 
 def test_who_only_polls_looks_often_among_jobs() -> None:
