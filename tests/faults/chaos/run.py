@@ -49,10 +49,13 @@ class Plan:
         kill_every: between two kills; 0 for none.
         freeze_every: between two workers suspended for longer than their expiry; 0 for none.
         restarts: crashes of the server, spread over the run: the broker's where there is one.
-        publications, subscriptions: how often something is published, and how many are told of it.
+        publications: how often something is published.
+        subscriptions: how many are told of each publication.
         carried: RabbitMQ carries the jobs, and is what is troubled.
-        inbox, alone: messages by broker alone, whose handler asks the inbox, and does not.
-        purges, cuts: how often all queues of a broker are purged, and its network is cut.
+        inbox: messages by broker alone whose handler asks the inbox.
+        alone: messages by broker alone whose handler does not ask it.
+        purges: how often all queues of a broker are purged.
+        cuts: how often its network is cut.
         cut_for: how long each cut lasts.
         deadline: when to give up.
     """
