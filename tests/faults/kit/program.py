@@ -88,7 +88,7 @@ def _option(kind: Any, field: Field[Any], text: str) -> dict[str, Any]:
         return {"choices": get_args(kind), "default": default, "help": text}
     if get_origin(kind) is tuple:
         return {"type": _words, "default": default, "help": f"{text}; with commas"}
-    return {"type": kind, "default": default, "help": f"{text} ({default:g})".lstrip()}
+    return {"type": kind, "default": default, "help": f"{text} (%(default)g)".lstrip()}
 
 
 def _words(text: str) -> tuple[str, ...]:

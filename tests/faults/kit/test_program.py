@@ -43,10 +43,13 @@ def test_options_are_the_fields_of_a_plan(tmp_path: Path) -> None:
 
 def test_help_says_what_the_plan_says() -> None:
     """Each option with the text of its parameter, over several lines too, and its default."""
-    told = " ".join(parser_of("tests.faults.x", Plan).format_help().split())
+    parser = parser_of("tests.faults.x", Plan)
+    parser.set_defaults(most=3.5)  # by the command, of a longer run
+    told = " ".join(parser.format_help().split())
     assert "usage: python -m tests.faults.x " in told
     assert "--seed SEED of all that is random, 100 % of it (1)" in told
     assert "--least LEAST seconds (0.5)" in told
+    assert "--most MOST seconds (3.5)" in told
     assert "--database {postgresql,mysql,real-mysql,sqlite}" in told
 
 

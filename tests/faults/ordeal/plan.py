@@ -26,7 +26,8 @@ class Plan:
         workers: how many places there are for one.
         rate: jobs enqueued a second.
         heartbeat, expiry, poll, grace: of the workers.
-        shortest, longest: how long a trouble lasts.
+        shortest: what a trouble lasts at least.
+        longest: what it lasts at most.
         margin: what a recovery may take beyond expiry and poll.
         calm: between a recovery and the next trouble.
         late: in a calm no job waits for longer than this, and poll, while slots are free.
