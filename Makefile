@@ -32,7 +32,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks \
              $(addprefix tests/acceptance/test_with_,django.py fastapi.py) \
              'tests/integration/integrations/test_django_backend.py::test_a_project_s_tests[sqlite]' \
              'tests/integration/django_data/test_django_data.py::test_migrations_and_models[sqlite]' \
-             $(addprefix --ignore=tests/unit/,deploy schedules/test_oracle.py) \
+             --ignore=tests/unit/deploy \
              $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,fixtures hangs house links longest \
                matrix prose prose_of_code reference repeats rooms row_readings site support translations)) \
              $(foreach page,docs/api docs/first-steps docs/mysql docs/worker, \
@@ -90,19 +90,19 @@ demo: $(VENV)/.$(EXTRA) $(if $(WEB),$(VENV)/.web)  ## show the promise being kep
 	@$(BIN)/python examples/shop/demo.py $(if $(WEB),--web) $(if $(DATABASE),'$(DATABASE)')
 
 chaos: $(VENV)/.dev  ## kill workers and crash the server under load, and count
-	$(BIN)/python -m tests.acceptance.chaos $(ARGS)
+	$(BIN)/python -m tests.faults.chaos $(ARGS)
 
 cron-oracle: $(VENV)/.dev  ## compare the ticks of random cron lines with the rule (ARGS="--seed 7 --lines 9000")
-	$(BIN)/python -m tests.support.cron_oracle $(ARGS)
+	$(BIN)/python -m tests.faults.cron_oracle $(ARGS)
 
 ordeal: $(VENV)/.dev  ## trouble workers in every way, one after another, and check promises
-	$(BIN)/python -m tests.acceptance.ordeal $(ARGS)
+	$(BIN)/python -m tests.faults.ordeal $(ARGS)
 
 hammer: $(VENV)/.dev  ## let all that locks rows collide, and count deadlocks (ARGS="--seconds 60 --seed 7")
-	$(BIN)/python -m tests.acceptance.hammer $(ARGS)
+	$(BIN)/python -m tests.faults.hammer $(ARGS)
 
 simulate: $(VENV)/.dev  ## let simulated fleets meet faults (ARGS="--seeds 500", or "--seed 7 --job 3")
-	$(BIN)/python -m tests.simulation $(ARGS)
+	$(BIN)/python -m tests.faults.simulation $(ARGS)
 
 matrix: $(VENV)/.dev  ## run what is promised for each server and Python, and write the tables (ARGS="--only postgresql-18", ARGS=--list)
 	$(BIN)/python -m tests.matrix $(ARGS)

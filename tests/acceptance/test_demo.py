@@ -72,7 +72,7 @@ def test_with_the_dashboard(tmp_path: Path) -> None:
     assert [*tmp_path.iterdir()] == []
 
 
-@pytest.mark.repeats(decided="tests/acceptance/test_chaos.py")
+@pytest.mark.repeats(decided="tests/faults/chaos/test_chaos.py")
 def test_on_postgresql(clones: Clones, postgresql_url: str) -> None:
     """On a server it works in a schema of its own, and nothing of it is left."""
     check(clones.run(f"make demo DATABASE={postgresql_url}", LIMIT))
@@ -83,7 +83,7 @@ def test_on_postgresql(clones: Clones, postgresql_url: str) -> None:
         assert connection.execute(tables).fetchall() == []
 
 
-@pytest.mark.repeats(decided="tests/acceptance/test_chaos.py")
+@pytest.mark.repeats(decided="tests/faults/chaos/test_chaos.py")
 def test_on_mariadb(clones: Clones, mysql: MysqlServer) -> None:
     """On that server it works in a database of its own, and nothing of it is left."""
     check(clones.run(f"make demo DATABASE={mysql.url('')}", LIMIT))

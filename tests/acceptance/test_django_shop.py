@@ -5,6 +5,8 @@ By hand with more orders: `python -m tests.acceptance.django_shop --orders 20000
 
 from __future__ import annotations
 
+from typing import Literal
+
 import pytest
 
 from tests.acceptance.django_shop.run import Plan, run
@@ -13,7 +15,7 @@ pytestmark = pytest.mark.repeats(decided="tests/integration/integrations/test_dj
 
 
 @pytest.mark.parametrize("database", ["postgresql", "mysql"])
-def test_each_order_is_paid_once(database: str) -> None:
+def test_each_order_is_paid_once(database: Literal["postgresql", "mysql"]) -> None:
     """Receipts are there, too; what was refused after it was enqueued never was."""
     report = run(Plan(database=database, orders=200, deadline=200), print)
     assert [*report.problems()] == []

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.acceptance.chaos import loops
+from tests.faults.chaos import loops
 from tests.support.examples import demo_module
 from tests.support.rabbitmq import RabbitServer
 

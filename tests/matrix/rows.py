@@ -83,7 +83,7 @@ _RABBITMQ = (
     f"{CONTRACT}/test_rabbitmq.py",
     "tests/integration/carried",
     "tests/integration/carrying",
-    "tests/acceptance/test_chaos_broker.py",
+    "tests/faults/chaos/test_chaos_broker.py",
     *("-k", "not sqs and not Sqs and not memory"),
 )
 _SQLITE = (
@@ -98,7 +98,7 @@ _OF_THE_STORE = (
 )
 _PAGE = "tests/unit/test_readme.py::test_what_a_page_shows_works"
 _PYTHON = (
-    *("--drivers", "tests/unit"),
+    *("--drivers", "tests/unit", "tests/faults/cron_oracle"),
     *(f"{CONTRACT}/test_sql_store.py::Test{each}" for each in ("Sqlite", "Psycopg")),
     *(f"{CONTRACT}/test_{each}.py" for each in ("mariadb", "rabbitmq")),
     *(f"tests/integration/{each}" for each in ("tasks", "worker", "engine")),

@@ -1,8 +1,8 @@
 """Offers what tests of other rooms need of the engine, so that its files may move.
 
-Its own tests (`tests/unit/engine`), the simulation of it, and programs that tests start import from
-it as it is; `tests/unit/test_rooms.py` refuses others. Modules are here where a test sets constants
-of theirs.
+Its own tests (`tests/unit/engine`), what gives the simulation its clock and its defects, and
+programs that tests start import from it as it is; `tests/unit/test_rooms.py` refuses others.
+Modules are here where a test sets or reads constants of theirs.
 """
 
 from mutirao.engine.brokers import comparison, doorbells, schedule_tokens
@@ -13,7 +13,7 @@ from mutirao.engine.calls.processes import ProcessDied, Processes, ProcessFailed
 from mutirao.engine.calls.progress import ProgressWriter
 from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
-from mutirao.engine.claiming import lost_claims, producer
+from mutirao.engine.claiming import lost_claims, producer, wakeups
 from mutirao.engine.claiming.lanes import LaneBook
 from mutirao.engine.claiming.wakeups import SELDOM, WINDOW_SECONDS, Hearing
 from mutirao.engine.dispatch import dispatcher
@@ -26,7 +26,7 @@ from mutirao.engine.loops import Health, LoopHealth
 from mutirao.engine.measuring import Listeners
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.worker_row import WorkerRow
-from mutirao.engine.workers import broker_queues, process
+from mutirao.engine.workers import broker_queues, database, process
 from mutirao.engine.workers.checks import refuse_patched
 from mutirao.engine.workers.embedded import EmbeddedWorker
 from mutirao.engine.workers.fleet import Fleet
@@ -68,6 +68,7 @@ __all__ = [
     "broker_queues",
     "child_protocol",
     "comparison",
+    "database",
     "dispatcher",
     "doorbells",
     "duty_of",
@@ -78,4 +79,5 @@ __all__ = [
     "refuse_patched",
     "resources",
     "schedule_tokens",
+    "wakeups",
 ]

@@ -15,11 +15,11 @@ import pytest
 # Seconds that all tests of a class, or else of a file, took: four processes on two cores.
 SECONDS = {
     "tests/acceptance/test_benchmarks.py": 98,
-    "tests/acceptance/test_chaos.py": 20,
-    "tests/acceptance/test_chaos_broker.py": 37,
+    "tests/faults/chaos/test_chaos.py": 20,
+    "tests/faults/chaos/test_chaos_broker.py": 37,
     "tests/acceptance/test_demo.py": 20,
     "tests/acceptance/test_documented.py": 600,
-    "tests/acceptance/test_ordeal.py": 75,
+    "tests/faults/ordeal/test_ordeal.py": 75,
     "tests/acceptance/test_outbox.py": 24,
     "tests/acceptance/test_periodic_feeds.py": 41,
     "tests/acceptance/test_reindex.py": 20,
@@ -44,7 +44,7 @@ SECONDS = {
     "tests/integration/worker/test_idle_fleet.py": 20,
     "tests/integration/worker/test_processes.py": 36,
     "tests/integration/worker/test_shutdown.py": 40,
-    "tests/simulation/test_fleets.py": 30,
+    "tests/faults/simulation/test_fleets.py": 30,
     "tests/unit/test_readme.py": 64,
 }
 USUAL = {"unit": 0.02, "conformance": 0.2}  # seconds for a test, by its room

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.shared.workers import ROOT
+from tests.faults.kit.workers import ROOT
 
 OPTIONS = (
     *("--heartbeat", "0.5", "--expiry", "2.5", "--concurrency", "4", "--poll", "0.5"),

@@ -9,25 +9,20 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from sqlalchemy import Engine, NullPool, create_engine, func, make_url, select
+from sqlalchemy import Engine, NullPool, create_engine, func, select
 
 from mutirao.model.jobs.job import OutcomeKind
 from mutirao.sql.schema.tables import attempt, live
 from tests.acceptance.django_shop.project import Shop
-from tests.acceptance.shared.timer import Timer
-from tests.support.mariadb import MariadbServer
-from tests.support.postgresql import PostgresServer
+from tests.faults.kit.databases import changed, server_of
+from tests.faults.kit.program import Say
+from tests.faults.kit.timer import Timer
 
-# Of default durability; by the drivers that Django prefers.
-DATABASES: dict[str, tuple[str, Callable[[], Any]]] = {
-    "postgresql": ("postgresql+psycopg", PostgresServer),
-    "mysql": ("mysql+mysqldb", lambda: MariadbServer(settings={})),
-}
+DRIVERS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+mysqldb"}  # that Django prefers
 REFUSED = 10  # one of so many orders
 MOST_KILLS = 150  # a slow machine starts workers slowly: some work is done between two kills
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +37,7 @@ class Plan:
         deadline: when to give up.
     """
 
-    database: str = "postgresql"
+    database: Literal["postgresql", "mysql"] = "postgresql"
     orders: int = 20_000
     workers: int = 3
     kill_every: float = 1.0
@@ -91,11 +86,12 @@ def run(plan: Plan, say: Say) -> Report:
         TimeoutError: the deadline has passed.
     """
     report = Report(plan)
-    driver, server_of = DATABASES[plan.database]
-    with tempfile.TemporaryDirectory(prefix="mutirao-shop-") as place, server_of() as server:
-        url = make_url(server.url(server.create_database()))
-        of_django = url.set(drivername=driver).render_as_string(hide_password=False)
-        shop = Shop(of_django, Path(place) / "log")
+    with (
+        tempfile.TemporaryDirectory(prefix="mutirao-shop-") as place,
+        server_of(plan.database) as server,
+    ):
+        url = server.url(server.create_database())
+        shop = Shop(changed(url, drivername=DRIVERS[plan.database]), Path(place) / "log")
         shop.manage("migrate", "--run-syncdb", "--verbosity", "0")
         shop.manage("check", "--deploy", "--fail-level", "DEBUG", "--database", "default")
         engine = create_engine(url, poolclass=NullPool)

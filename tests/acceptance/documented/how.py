@@ -61,7 +61,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make chaos.*--alone.*", Run("--alone 300 --restarts 1 --purges 1 --cuts 0 --pause 1")),
     (r"make chaos.*--publications.*", Run("--publications 50 --restarts 1 --pause 1")),
     (r"make chaos", Run("--jobs 300 --restarts 1 --pause 1")),
-    (r".*tests\.acceptance\.chaos\.loops", Run("--seconds 10 --cut-for 2")),
+    (r".*tests\.faults\.chaos\.loops", Run("--seconds 10 --cut-for 2")),
     (r".*tests\.acceptance\.django_shop.*", Run("--orders 100")),
     (r".*tests\.acceptance\.with_(wagtail|django_ca)", NotRun("it downloads another project")),
     (r".*benchmarks\.django_(enqueue|drain).*", NotRun("it needs django-tasks-db, and a database")),
@@ -69,7 +69,7 @@ HOW: tuple[tuple[str, How], ...] = (
     (r"make ordeal.*--carried.*", Run(f"--troubles broker-crash {_ORDEAL}")),
     (r"make ordeal.*", Run(f"--troubles kill {_ORDEAL}")),
     (r"make hammer.*", Run("--seconds 3")),
-    (r".*tests\.acceptance\.hammer\.lanes", Run("--jobs 1000 --seconds 10")),
+    (r".*tests\.faults\.hammer\.lanes", Run("--jobs 1000 --seconds 10")),
     (r"make images", NotRun("it writes into docs; tests/integration/web runs the same without")),
     (r"make simulate ARGS=--defects", Run()),
     # The rows of it take half an hour, and download what they run on: they are named.

@@ -15,7 +15,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tests.acceptance.shared.fetched import environment, run, working
+from tests.acceptance.fetched import environment, run, working
 
 BESIDE = Path(__file__).parent
 OF_CELERY = "from celery import Task, shared_task"

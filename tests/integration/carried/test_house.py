@@ -17,7 +17,7 @@ from mutirao.model.brokers.message import Message
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
-from tests.support.engine import duty_of
+from tests.support.engine import database, duty_of
 from tests.support.waiting import until
 
 DUTY = duty_of([QUEUE])
@@ -136,7 +136,7 @@ async def test_nothing_to_relay(shop: Shop) -> None:
 
 async def test_the_end_of_a_relay_alone(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a broker is asked to confirm is waited for, until the grace period is ended."""
-    monkeypatch.setattr("mutirao.engine.workers.database.RETIRE_LIMIT", 0.0)
+    monkeypatch.setattr(database, "RETIRE_LIMIT", 0.0)
     begun = asyncio.Event()
 
     async def publish(messages: Sequence[Message]) -> list[TransportError | None]:

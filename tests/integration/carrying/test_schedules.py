@@ -328,7 +328,7 @@ async def test_a_full_worker_leaves_it_to_another(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whose slots are busy passes a phase on that is due."""
-    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.PATIENCE", 0.1)
+    monkeypatch.setattr(schedule_tokens, "PATIENCE", 0.1)
     busy, ran = asyncio.Event(), asyncio.Event()
 
     def declare(app: Mutirao, then: asyncio.Event | None) -> None:
@@ -380,8 +380,8 @@ async def test_a_stopped_worker_ends_its_phase_first(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Others, who see no token then, make one: it comes to the worker that runs the phase."""
-    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.LOOK_EVERY", 0.0)
-    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.CARE_EVERY", 0.05)
+    monkeypatch.setattr(schedule_tokens, "LOOK_EVERY", 0.0)
+    monkeypatch.setattr(schedule_tokens, "CARE_EVERY", 0.05)
     old, new, release = asyncio.Event(), asyncio.Event(), asyncio.Event()
     looks: list[str] = []
 

@@ -51,7 +51,7 @@ def test_each_job_runs_once(url: str) -> None:
         app.close()
 
 
-@pytest.mark.repeats(decided="tests/acceptance/test_chaos.py")
+@pytest.mark.repeats(decided="tests/faults/chaos/test_chaos.py")
 def test_each_job_runs_once_in_processes(pg_url: str, tmp_path: Path) -> None:
     """As above, in three processes."""
     tables = Tables(pg_url)

@@ -1,4 +1,0 @@
-"""Chaos: workers killed, frozen and replaced, the server crashed, and every job counted after.
-
-`python -m tests.acceptance.chaos --help`
-"""

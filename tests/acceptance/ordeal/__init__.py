@@ -1,4 +1,0 @@
-"""Ordeal: workers at work, troubles one after another, and promises checked all the time.
-
-`python -m tests.acceptance.ordeal --help`
-"""
