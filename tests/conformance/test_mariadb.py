@@ -601,7 +601,7 @@ class TestMariadb(OnInnodb, StoreContract):
         await finish(store, worker, claims)
         acts: dict[str, Callable[[], Awaitable[object]]] = {
             "prune": lambda: store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(1_000)),
-            "delete": lambda: store.delete(JobFilter(ids=(claims[0].id,))),
+            "delete": lambda: store.audit.delete(JobFilter(ids=(claims[0].id,))),
         }
         with server.connect(database) as other, other.cursor() as cursor:
             other.begin()

@@ -310,13 +310,13 @@ class FairnessContract:
 
     async def test_fair_deliveries(self, store: Store) -> None:
         """However many are late to others, or to the same endpoint, one that is not goes out."""
-        await store.put_endpoint(endpoint("a"))
-        await store.put_endpoint(endpoint("b"))
+        await store.endpoints.put(endpoint("a"))
+        await store.endpoints.put(endpoint("b"))
         worker = await join(store)
         await delivered(store, worker, 30)
         again = [_late(claim) for claim in await claimed(store, worker)]
         assert len(await store.settle(worker, again, now=SOON)) == 60
-        await store.put_endpoint(endpoint("c"))
+        await store.endpoints.put(endpoint("c"))
         await delivered(store, worker, 2)
         lanes = {each.lane.queue: each.lane for each in await store.lanes(None, now=SOON)}
         fresh = lanes.pop(fair_lane(WEBHOOK_QUEUE))

@@ -36,7 +36,7 @@ async def plan_many(store: Store, *schedules: Schedule, seconds: float = 0) -> l
 
 
 class ManyContract:
-    """`amend_schedules`, `put_subscriptions` and `put_endpoints`."""
+    """`amend_schedules`, `put_subscriptions` and `endpoints.put_all`."""
 
     async def test_many_schedules(self, store: Store) -> None:
         """Each as if it were put alone: new, as it was, paused, changed, with new times."""
@@ -152,16 +152,16 @@ class ManyContract:
 
     async def test_many_endpoints(self, store: Store) -> None:
         """Each as if it were put alone: with its secret, its topics, its limits; paused or not."""
-        await store.put_endpoints([endpoint("a", rate=5.0), endpoint("b"), endpoint("c")])
-        assert await store.pause_endpoint("b")
+        await store.endpoints.put_all([endpoint("a", rate=5.0), endpoint("b"), endpoint("c")])
+        assert await store.endpoints.pause("b")
         asked = [
             endpoint("new", topics=("order.*", "invoice.*"), concurrency=3),
             endpoint("c", secret=OTHER, method="PUT"),
             endpoint("b", secret=None),
             endpoint("a", secret=None),
         ]
-        await store.put_endpoints(asked, keep_secrets=["a"])
-        sent = {each.id: each for each in await store.endpoints_to_send(["a", "b", "c", "new"])}
+        await store.endpoints.put_all(asked, keep_secrets=["a"])
+        sent = {each.id: each for each in await store.endpoints.to_send(["a", "b", "c", "new"])}
         secrets = {id: getattr(each, "secret", "?") for id, each in sent.items()}
         assert secrets == {"a": SECRET, "b": None, "c": OTHER, "new": SECRET}
         assert {i: (await seen(store, i)).paused for i in sent} == {
@@ -170,20 +170,20 @@ class ManyContract:
         assert (await seen(store, "new")).topics == ("order.*", "invoice.*")
         own = [(each.key, each.most) for each in await store.limits() if each.key in ("a", "new")]
         assert own == [("new", 3)]
-        await store.put_endpoints([])
+        await store.endpoints.put_all([])
 
     async def test_all_endpoints_or_none(self, store: Store) -> None:
         """Where one has no secret that it could keep, none is written."""
         with pytest.raises(InvalidEndpoint, match="no endpoint 'b' yet"):
-            await store.put_endpoints([endpoint("a"), endpoint("b")], keep_secrets=["b"])
-        assert await store.endpoints() == []
+            await store.endpoints.put_all([endpoint("a"), endpoint("b")], keep_secrets=["b"])
+        assert await store.endpoints.listed() == []
 
     async def test_many_endpoints_get_deliveries(self, store: Store) -> None:
         """Each gets its delivery of what is published, once."""
         worker = await join(store)
         topics = ("order.*", "*")
-        await store.put_endpoints([endpoint(f"e{n}", topics=topics) for n in range(5)])
-        await store.put_endpoints([endpoint(f"e{n}", topics=topics) for n in range(5)])
+        await store.endpoints.put_all([endpoint(f"e{n}", topics=topics) for n in range(5)])
+        await store.endpoints.put_all([endpoint(f"e{n}", topics=topics) for n in range(5)])
         await delivered(store, worker)
         receivers = [arguments_of(each)["endpoint"] for each in await claimed(store, worker)]
         assert sorted(receivers) == [f"e{n}" for n in range(5)]

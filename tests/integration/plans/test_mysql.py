@@ -193,7 +193,7 @@ async def deliver(url: str, many: int) -> list[int]:
         assert len(claims) == many
         with queries() as writing:
             done = [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims]
-            recorded = await store.record_webhooks([*map(attempt, claims)], BreakerTerms(), done)
+            recorded = await store.endpoints.record([*map(attempt, claims)], BreakerTerms(), done)
         assert len(recorded.settled) == many
         costs += [len(claiming), len(writing)]
     await store.close()

@@ -185,22 +185,22 @@ async def subscribes(mine: SqlStore, others: SqlStore) -> None:
 async def manages_endpoints(mine: SqlStore, others: SqlStore) -> None:
     """Puts one, changes it, holds what is for it, tries it again, and removes it."""
     for _ in range(2):
-        await mine.put_endpoint(endpoint(topics=("*", "order.*"), rate=1_000.0))
-    assert await mine.rotate_secret("erp", OTHER, keep=60)
+        await mine.endpoints.put(endpoint(topics=("*", "order.*"), rate=1_000.0))
+    assert await mine.endpoints.rotate_secret("erp", OTHER, keep=60)
     worker = await join(others)
     await delivered_to(others, worker, 3)
     await fail(others, worker, await claimed(others, worker, 2))
-    assert await mine.probe_webhooks(ERP, at_once=True)
-    assert await mine.pause_endpoint("erp")
-    assert await mine.resume_endpoint("erp")
-    assert [each.id for each in await mine.endpoints()] == ["erp"]
-    assert await mine.remove_endpoint("erp")
+    assert await mine.endpoints.probe(ERP, at_once=True)
+    assert await mine.endpoints.pause("erp")
+    assert await mine.endpoints.resume("erp")
+    assert [each.id for each in await mine.endpoints.listed()] == ["erp"]
+    assert await mine.endpoints.remove("erp")
 
 
 @duty("operator", "webhook_attempt")
 async def prunes_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """With their attempts."""
-    await others.put_endpoint(endpoint())
+    await others.endpoints.put(endpoint())
     worker = await join(others)
     await delivered_to(others, worker)
     await fail(others, worker, await claimed(others, worker))
@@ -248,10 +248,10 @@ def _forget_a_run(conn: Connection, id: int) -> None:
 async def sees_to_hosts(mine: SqlStore, others: SqlStore) -> None:
     """Lists them, lets them fail, and forgets them."""
     await fail_host(mine)
-    assert [each.failures for each in await mine.hosts()] == [1]
-    await others.note_said("a", HOST, SAID)
-    assert await mine.forget_host(HOST)
-    assert await others.said("a") is None
+    assert [each.failures for each in await mine.federation.hosts()] == [1]
+    await others.federation.note_said("a", HOST, SAID)
+    assert await mine.federation.forget_host(HOST)
+    assert await others.federation.said("a") is None
 
 
 @duty("operator", "limit")
@@ -297,22 +297,22 @@ async def tries_again(mine: SqlStore, others: SqlStore) -> None:
 async def looks_at_pages(mine: SqlStore, others: SqlStore) -> None:
     """Lists by a filter, figures, and why a job does not run."""
     [id] = await put(others, due())
-    assert ids_of((await mine.page(JobFilter())).jobs) == [id]
-    assert (await mine.how_many(JobFilter())).jobs == 1
-    assert await mine.figures()
-    assert await mine.hours(NOW) == []
-    assert await mine.errors() == []
-    assert await mine.standing(id) is not None
+    assert ids_of((await mine.reading.page(JobFilter())).jobs) == [id]
+    assert (await mine.reading.how_many(JobFilter())).jobs == 1
+    assert await mine.reading.figures()
+    assert await mine.reading.hours(NOW) == []
+    assert await mine.reading.errors() == []
+    assert await mine.reading.standing(id) is not None
 
 
 @duty("operator", "action", "audit")
 async def acts_on_many(mine: SqlStore, others: SqlStore) -> None:
     """In batches, which are written down; and deletes what has finished."""
-    id = await mine.begin_action(NewAction(who="ana", action=ActionKind.DELETE, filter="tag:x"))
-    assert await mine.advance_action(id, Came(1, 1))
-    assert await mine.stop_action(id)
-    await mine.end_action(id, ActionState.STOPPED)
-    assert [each.id for each in await mine.actions()] == [id]
+    id = await mine.audit.begin(NewAction(who="ana", action=ActionKind.DELETE, filter="tag:x"))
+    assert await mine.audit.advance(id, Came(1, 1))
+    assert await mine.audit.stop(id)
+    await mine.audit.end(id, ActionState.STOPPED)
+    assert [each.id for each in await mine.audit.actions()] == [id]
 
 
 @duty("reader")

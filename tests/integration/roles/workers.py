@@ -93,21 +93,21 @@ async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
 @duty("worker", "action")
 async def forgets_actions(mine: SqlStore, others: SqlStore) -> None:
     """Those that are old."""
-    await others.begin_action(NewAction(who="ana", action=ActionKind.CANCEL, filter="tag:x"))
-    assert await mine.prune_actions(-60, 10) == 1
+    await others.audit.begin(NewAction(who="ana", action=ActionKind.CANCEL, filter="tag:x"))
+    assert await mine.audit.prune(-60, 10) == 1
 
 
 @duty("worker", "said")
 async def forgets_what_was_said(mine: SqlStore, others: SqlStore) -> None:
     """That is old, too."""
-    await others.note_said("a" * 64, HOST, SAID)
-    assert await mine.prune_said(-60, 10) == 1
+    await others.federation.note_said("a" * 64, HOST, SAID)
+    assert await mine.federation.prune_said(-60, 10) == 1
 
 
 @duty("worker", "further_topic", "webhook_attempt")
 async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """Tells an endpoint with several topics, and prunes what came of it."""
-    await others.put_endpoint(endpoint(topics=("invoice.*", "order.*")))
+    await others.endpoints.put(endpoint(topics=("invoice.*", "order.*")))
     worker = await join(mine)
     await delivered(mine, worker)
     claims = await claimed(mine, worker)
@@ -118,15 +118,15 @@ async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
 @duty("webhooks", "endpoint", "webhook_attempt", "breaker", "limit")
 async def delivers_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """To an endpoint that fails, is tried again, comes back, and is gone."""
-    await others.put_endpoint(endpoint())
+    await others.endpoints.put(endpoint())
     worker = await join(mine)
     await delivered(mine, worker, 5)
-    assert len(await mine.endpoints_to_send(["erp"])) == 1
+    assert len(await mine.endpoints.to_send(["erp"])) == 1
     await fail(mine, worker, await claimed(mine, worker, 1))
     await fail(mine, worker, await claimed(mine, worker, 1))
-    assert await mine.probe_webhooks(ERP, at_once=True)
+    assert await mine.endpoints.probe(ERP, at_once=True)
     [probe] = await claimed(mine, worker)
-    await mine.record_webhooks([attempt(probe)], TERMS)
+    await mine.endpoints.record([attempt(probe)], TERMS)
     await finish(mine, worker, [probe])
     await fail(mine, worker, (await claimed(mine, worker))[:1], 410)
 
@@ -265,15 +265,17 @@ async def delivers_in_order(mine: SqlStore, others: SqlStore) -> None:
 async def federates(mine: SqlStore, others: SqlStore) -> None:
     """It finds hosts down and up again, and notes what they were told."""
     await fail_host(mine)
-    known = await mine.host(HOST)
+    known = await mine.federation.host(HOST)
     assert known
     seen = known.changed_at
-    up = await mine.change_host(HOST, lambda was, now: answers(was, seen), queue="q", now=at(9))
+    up = await mine.federation.change_host(
+        HOST, lambda was, now: answers(was, seen), queue="q", now=at(9)
+    )
     assert up.failures == 0
     for _ in range(2):
-        await mine.note_said("a", HOST, SAID)
-    await mine.unsay("a")
-    assert await mine.said("a") is None
+        await mine.federation.note_said("a", HOST, SAID)
+    await mine.federation.unsay("a")
+    assert await mine.federation.said("a") is None
 
 
 @duty("worker", "key")
@@ -354,7 +356,7 @@ async def adds_up(mine: SqlStore, others: SqlStore) -> None:
     await mine.settle(worker, [ended(three)], now=NOW)
     await mine.prune(OutcomeKind.SUCCEEDED, 0, 1, now=FAR_AHEAD)
     await _until(mine, others, at(200))
-    await mine._patiently(mine._rules.count_backlog, 0, NOW)
+    await mine._sender.patiently(mine._rules.count_backlog, 0, NOW)
     await mine.roll_up(0.0, now=at(100_000))
 
 

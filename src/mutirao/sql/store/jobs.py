@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
@@ -26,15 +27,12 @@ from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
-from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
-from mutirao.sql.store.federation import SqlFederation
-from mutirao.sql.store.locking import RowLocking, applied
-from mutirao.sql.store.reading import SqlReading
+from mutirao.sql.store.locking import applied
+from mutirao.sql.store.sender import Sender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
-from mutirao.sql.store.webhooks import SqlWebhooks
 
 if TYPE_CHECKING:
     from mutirao.model.deploys import Deployed
@@ -55,6 +53,10 @@ if TYPE_CHECKING:
     from mutirao.ports import Attempt, Notifier
     from mutirao.ports.program import ProgramConnections
     from mutirao.sql.connections.engines import Database
+    from mutirao.sql.store.audit import SqlAudit
+    from mutirao.sql.store.endpoints import SqlEndpoints
+    from mutirao.sql.store.federation import SqlFederation
+    from mutirao.sql.store.reading import SqlReading
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
@@ -68,9 +70,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(
-    SqlRecords, SqlReading, SqlAudit, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting
-):
+class SqlStore(SqlRecords, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     `program`: the connections of the program, through which jobs go that are given none; None: the
@@ -103,9 +103,12 @@ class SqlStore(
     def _run_by(self, runner: Runner) -> None:
         """Send all statements through a runner."""
         self._runner = runner
-        self._insistent = runner.having(again=True)  # not for writes of callers
+        self._insistent = runner.having(again=True)
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
-        self._locking = RowLocking(self._dialect.rules, self._insistent, runner)
+        self._sender = Sender(
+            self._dialect, self._intake.enqueue, runner, self._insistent, self._patient
+        )
+        self._locking = self._sender.locking
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
@@ -152,6 +155,36 @@ class SqlStore(
     async def close(self) -> None:
         """Close the connections of this process and event loop."""
         await self._runner.close()
+
+    # Parts, whose statements are loaded when they are first asked for
+
+    @cached_property
+    def reading(self) -> SqlReading:
+        """What pages show."""
+        from mutirao.sql.store.reading import SqlReading
+
+        return SqlReading(self._sender)
+
+    @cached_property
+    def audit(self) -> SqlAudit:
+        """Actions on many jobs, and their audit."""
+        from mutirao.sql.store.audit import SqlAudit
+
+        return SqlAudit(self._sender)
+
+    @cached_property
+    def endpoints(self) -> SqlEndpoints:
+        """Endpoints, webhooks and breakers."""
+        from mutirao.sql.store.endpoints import SqlEndpoints
+
+        return SqlEndpoints(self._sender)
+
+    @cached_property
+    def federation(self) -> SqlFederation:
+        """Hosts, and what was sent to them last."""
+        from mutirao.sql.store.federation import SqlFederation
+
+        return SqlFederation(self._sender)
 
     # Enqueueing
 
@@ -257,7 +290,7 @@ class SqlStore(
     ) -> list[Claim]:
         """Claim due jobs."""
         claims = await self._locking.claim(
-            lambda most: self._apply(self._rules.claim, worker, lanes, most, without, now),
+            lambda most: self._sender.apply(self._rules.claim, worker, lanes, most, without, now),
             lanes,
             limit,
         )
@@ -275,8 +308,8 @@ class SqlStore(
         bound = bound or [s for s in settlements if s.follow_up]
         if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
             if done:
-                return await self._apply(self._rules.finish, done, now)
-            return await self._apply(self._rules.resume, worker, waiting, now)
+                return await self._sender.apply(self._rules.finish, done, now)
+            return await self._sender.apply(self._rules.resume, worker, waiting, now)
 
         def settle(
             conn: Connection, done: Sequence[Settlement], waiting: Sequence[Settlement]
@@ -289,7 +322,7 @@ class SqlStore(
         """Release jobs that were never started."""
         if not jobs:
             return set()
-        return await self._apply(self._rules.release, jobs)
+        return await self._sender.apply(self._rules.release, jobs)
 
     async def lose(
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
@@ -357,9 +390,9 @@ class SqlStore(
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
         """Add up finished jobs; count live jobs once all is added up."""
-        more = await self._patiently(self._rules.roll_up, keep, now)
+        more = await self._sender.patiently(self._rules.roll_up, keep, now)
         if not more:
-            await self._patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
+            await self._sender.patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
         return more
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
@@ -415,7 +448,7 @@ class SqlStore(
         """List the registered workers."""
         likely = self._dialect.running_near() if near else None
         if likely is not None:
-            return await self._look(for_people(statements.finding.figures.workers), likely)
+            return await self._sender.look(for_people(statements.finding.figures.workers), likely)
         return await self._runner.read(for_people(statements.records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
