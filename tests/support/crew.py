@@ -14,9 +14,30 @@ _CALLS = {
     "aenqueue_graph": "application", "endings": "application", "await_ends": "application",
     "cancel": "operator", "run_now": "operator", "redrive": "operator", "jobs": "operator",
     "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
-    "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
-    "change": "operator", "amend_schedule": "operator", "amend_schedules": "operator",
+    "graph": "operator", "unserved_tasks": "operator", "limits.remove": "operator",
+    "change": "operator", "schedules.amend": "operator", "schedules.amend_all": "operator",
 }  # fmt: skip
+_PARTS = ("audit", "endpoints", "federation", "reading", "schedules", "subscriptions")
+
+
+class CrewPart:
+    """A part of the store of a crew."""
+
+    def __init__(self, stores: dict[str, SqlStore], part: str) -> None:
+        self._stores, self._part = stores, part
+
+    def __getattr__(self, name: str) -> Any:
+        who = _CALLS.get(f"{self._part}.{name}", "worker")
+        return getattr(getattr(self._stores[who], self._part), name)
+
+
+class CrewLimits(CrewPart):
+    """The limits of a crew."""
+
+    async def put(self, *args: Any, **options: Any) -> None:
+        """Make a limit: those in code are the worker's."""
+        who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
+        await self._stores[who].limits.put(*args, **options)
 
 
 class Crew:
@@ -28,14 +49,12 @@ class Crew:
     def __init__(self, urls: dict[str, str]) -> None:
         self._urls = urls
         self._stores = {name: SqlStore(url) for name, url in urls.items()}
+        self.limits = CrewLimits(self._stores, "limits")
 
     def __getattr__(self, name: str) -> Any:
+        if name in _PARTS:
+            return CrewPart(self._stores, name)
         return getattr(self._stores[_CALLS.get(name, "worker")], name)
-
-    async def put_limit(self, *args: Any, **options: Any) -> None:
-        """Make a limit: those in code are the worker's."""
-        who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
-        await self._stores[who].put_limit(*args, **options)
 
     def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""

@@ -205,7 +205,7 @@ class EndpointsContract:
 
     async def test_few_at_first(self, store: Store) -> None:
         """Delivered messages admit more, up to the limit; an open breaker begins with few again."""
-        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
+        await store.limits.put(replace(USUAL_LIMIT, most=5, start=2))
         await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 14)
@@ -222,14 +222,14 @@ class EndpointsContract:
         assert await store.endpoints.probe(ERP, at_once=True)
         [probe] = await claimed(store, worker)
         await came(store, [attempt(probe)])
-        await store.put_limit(replace(USUAL_LIMIT, most=4, start=None))  # as an operator would
+        await store.limits.put(replace(USUAL_LIMIT, most=4, start=None))  # as an operator would
         await finish(store, worker, [probe], now=SOON)
         await delivered(store, worker, 3)
         assert len(await claimed(store, worker)) == 2
 
     async def test_one_that_is_silent_gets_few_again(self, store: Store) -> None:
         """Nothing more goes out while as many are under way; what arrives admits more."""
-        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
+        await store.limits.put(replace(USUAL_LIMIT, most=5, start=2))
         await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 12)
@@ -381,7 +381,7 @@ class EndpointsContract:
         assert not await store.endpoints.remove("erp")
         assert len(await claimed(store, worker)) == 1
         assert await store.endpoints.listed() == []
-        assert await store.limits() == []
+        assert await store.limits.listed() == []
         await publish(store)
         await fan_out(store, await take_one(store, worker))
         assert len(await of_task(store, WEBHOOK_TASK)) == 1

@@ -66,7 +66,7 @@ class FederationContract:
         up = await store.federation.change_host(
             HOST, lambda was, now: answers(was, seen), queue=QUEUE, now=at(11)
         )
-        assert (up.state, up.failures, await store.limits()) == (HostState.UP, 0, [])
+        assert (up.state, up.failures, await store.limits.listed()) == (HostState.UP, 0, [])
         assert len(await take(store, worker, limit=10, now=at(12))) == 2
 
     async def test_the_first_of_many_failures_counts(self, store: Store) -> None:

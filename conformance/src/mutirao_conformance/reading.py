@@ -120,7 +120,7 @@ class FiguresContract:
         """What is due there is blocked."""
         await put(store, due(queue="a"), due(queue="b"))
         pause = Rule(name="pause", queue="a", most=0)
-        await store.put_limit(pause, origin=LimitOrigin.COMMAND)
+        await store.limits.put(pause, origin=LimitOrigin.COMMAND)
         found = {(each.queue, each.state) for each in await store.reading.figures()}
         assert found == {("a", JobState.BLOCKED), ("b", JobState.READY)}
 
@@ -133,10 +133,10 @@ class FiguresContract:
             Rule(name="4", queue="d", by="user", most=0),
             Rule(name="5", task="a", most=0),
         ):
-            await store.put_limit(rule, origin=LimitOrigin.COMMAND)
-        assert await store.paused_queues() == ["a", "b"]
-        await store.remove_limit("2")
-        assert await store.paused_queues() == ["b"]
+            await store.limits.put(rule, origin=LimitOrigin.COMMAND)
+        assert await store.limits.paused_queues() == ["a", "b"]
+        await store.limits.remove("2")
+        assert await store.limits.paused_queues() == ["b"]
 
     async def test_hours_and_minutes(self, store: Store) -> None:
         """Attempts by when they ended; those before are left out."""
@@ -232,13 +232,13 @@ class StandingContract:
         """By its queue or its task, and by no other."""
         ids = await put(store, due(queue="a"), due(task="t", queue="b"), due(queue="c"))
         for rule in (Rule(name="p", most=0, queue="a"), Rule(name="q", most=0, task="t")):
-            await store.put_limit(rule, origin=LimitOrigin.COMMAND)
+            await store.limits.put(rule, origin=LimitOrigin.COMMAND)
         assert [(await _standing(store, id)).paused for id in ids] == [("p",), ("q",), ()]
 
     async def test_behind_a_full_limit(self, store: Store) -> None:
         """Which one, for which value, and how many are at it."""
         rule = Rule(name="one", queue="a", by="n", most=1)
-        await store.put_limit(rule, origin=LimitOrigin.COMMAND)
+        await store.limits.put(rule, origin=LimitOrigin.COMMAND)
         ids = await put(store, *(due(queue="a", args='{"n": 7}') for _ in range(2)))
         worker = await join(store)
         assert len(await take(store, worker)) == 1

@@ -16,7 +16,7 @@ from mutirao.ports.endpoints import EndpointsApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
 from mutirao.ports.reading import ReadingApi
-from mutirao.ports.records_api import RecordsApi
+from mutirao.ports.records_api import LimitsApi, RecordsApi, SchedulesApi, SubscriptionsApi
 from mutirao.ports.unreadable_rows import SiftingApi
 
 if TYPE_CHECKING:
@@ -48,6 +48,21 @@ class Store(
     """The system of record."""
 
     # Its parts
+
+    @property
+    def schedules(self) -> SchedulesApi:
+        """Schedules."""
+        ...
+
+    @property
+    def limits(self) -> LimitsApi:
+        """Limits."""
+        ...
+
+    @property
+    def subscriptions(self) -> SubscriptionsApi:
+        """Topics, and who is told."""
+        ...
 
     @property
     def reading(self) -> ReadingApi:

@@ -37,11 +37,11 @@ async def test_subscriptions_to_no_topic(store: SqlStore) -> None:
     """A misspelt topic is named; not for an application that publishes nothing."""
     job = NewJob(task="send")
     for id, topic in (("a", "order.*"), ("b", "order.palced")):
-        await store.put_subscription(Subscription(id=id, topic=topic, job=job))
+        await store.subscriptions.put(Subscription(id=id, topic=topic, job=job))
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert (topics.level, topics.found.endswith(": 'b to order.palced'")) == (WARNING, True)
     assert not await examine(store, "topics")
-    await store.remove_subscription("b")
+    await store.subscriptions.remove("b")
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert topics.level is OK
     topics_of_erp = ("order.placed", "*", "order.piad")
@@ -54,14 +54,14 @@ async def test_limits_of_subscriptions_that_were_deleted_by_hand(store: SqlStore
     """They are named: deliveries that are left count by them."""
     for id in ("a", "b"):
         asked = Subscription(id=id, topic="*", job=NewJob(task="send"), limits=(Limit(2),))
-        await store.put_subscription(asked)
+        await store.subscriptions.put(asked)
     [limits] = await examine(store, "limits")
     assert limits.level is OK
     with store.engines.sync().begin() as connection:
         connection.execute(text("DELETE FROM mutirao_subscription WHERE id = 'b'"))
     [limits] = await examine(store, "limits")
     assert (limits.level, "'subscription b' are of subs" in limits.found) == (WARNING, True)
-    assert await store.remove_limit("subscription b")
+    assert await store.limits.remove("subscription b")
     [limits] = await examine(store, "limits")
     assert limits.level is OK
 
@@ -84,7 +84,7 @@ async def test_endpoints_that_were_deleted_by_hand(store: SqlStore) -> None:
     assert await store.endpoints.remove("crm")
     assert not await store.endpoints.remove("erp")
     assert not await examine(store, "endpoints")
-    assert [each.key for each in await store.limits()] == ["web"]
+    assert [each.key for each in await store.limits.listed()] == ["web"]
 
 
 async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:

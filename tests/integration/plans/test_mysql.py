@@ -181,7 +181,7 @@ async def deliver(url: str, many: int) -> list[int]:
     """Let an endpoint have some at once of three times as many; return the queries of each step."""
     migrations.upgrade(url)
     store = SqlStore(url)
-    await store.put_limit(replace(USUAL_LIMIT, most=many, start=None))
+    await store.limits.put(replace(USUAL_LIMIT, most=many, start=None))
     values = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
     one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=values, fair_by=FAIR_BY)
     await store.aenqueue([one] * 3 * many)

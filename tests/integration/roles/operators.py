@@ -65,7 +65,7 @@ async def looks(mine: SqlStore, others: SqlStore) -> None:
     assert (await mine.graph(first)).jobs == len((await mine.graph(first)).steps) == 2
     assert len(await mine.graphs()) == 1
     assert await mine.counts()
-    for listed in (mine.workers, mine.schedules, mine.limits):
+    for listed in (mine.workers, mine.schedules.listed, mine.limits.listed):
         assert await listed() == []
     assert await mine.unserved_tasks(["b"]) == {"a": 2}
 
@@ -126,7 +126,7 @@ async def runs_now(mine: SqlStore, others: SqlStore) -> None:
 @duty("operator", "job", "parked")
 async def changes(mine: SqlStore, others: SqlStore) -> None:
     """What waits, for its time or for a limit."""
-    await others.put_limit(Limit(1).on(task="greet"), now=NOW)
+    await others.limits.put(Limit(1).on(task="greet"), now=NOW)
     ids = await put(others, due(), due(), due(), due("other", run_at=FAR_AHEAD))
     await take(others, await join(others))
     new = Change(priority=-1, run_at=NOW, max_attempts=2)
@@ -174,11 +174,11 @@ async def redrives_in_order(mine: SqlStore, others: SqlStore) -> None:
 async def subscribes(mine: SqlStore, others: SqlStore) -> None:
     """At run time: who is told, for how long, and no more."""
     for queue in ("default", "other"):
-        await mine.put_subscription(subscription("mail", queue=queue), now=NOW)
-    assert await mine.set_subscription_active("mail", False)
-    assert [each.active for each in await mine.subscriptions()] == [False]
-    assert await mine.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
-    assert await mine.remove_subscription("mail")
+        await mine.subscriptions.put(subscription("mail", queue=queue), now=NOW)
+    assert await mine.subscriptions.set_active("mail", False)
+    assert [each.active for each in await mine.subscriptions.listed()] == [False]
+    assert await mine.subscriptions.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
+    assert await mine.subscriptions.remove("mail")
 
 
 @duty("operator", "endpoint", "endpoints", "further_topic", "breaker")
@@ -214,24 +214,24 @@ async def limits(mine: SqlStore, others: SqlStore) -> None:
     await put(others, *(of_tenant(name) for name in "aab"))
     await take(others, worker, 1)
     rule = Limit(1, by="tenant").on(task="greet")
-    await mine.put_limit(rule, now=NOW)
+    await mine.limits.put(rule, now=NOW)
     await take(others, worker)
-    await mine.put_limit(Limit(1, name=rule.name).on(task="greet"), now=NOW)
+    await mine.limits.put(Limit(1, name=rule.name).on(task="greet"), now=NOW)
     await put(others, *(due() for _ in range(3)))
     await take(others, worker)
-    await mine.put_limit(Limit(4, name=rule.name).on(task="greet"), now=NOW)
+    await mine.limits.put(Limit(4, name=rule.name).on(task="greet"), now=NOW)
     await put(others, *(due() for _ in range(3)))
     await take(others, worker)
     blocked = ids_of(await mine.jobs(JobFilter(task="greet")))[0]
     await mine.cancel(JobFilter(ids=(blocked,)), now=NOW)
-    assert await mine.remove_limit(rule.name, now=NOW)
+    assert await mine.limits.remove(rule.name, now=NOW)
 
 
 @duty("operator", "counter", "parked", "slot")
 async def mends_limits(mine: SqlStore, others: SqlStore) -> None:
     """What was changed by hand, and what nobody counts any more."""
-    await others.put_limit(Limit(1, per=10).on(task="greet"), now=NOW)
-    await others.put_limit(Limit(1).on(task="other"), now=NOW)
+    await others.limits.put(Limit(1, per=10).on(task="greet"), now=NOW)
+    await others.limits.put(Limit(1).on(task="other"), now=NOW)
     ids = await put(others, *(due() for _ in range(3)), due("other"), due("other"))
     worker = await join(others)
     await take(others, worker)
@@ -258,8 +258,8 @@ async def sees_to_hosts(mine: SqlStore, others: SqlStore) -> None:
 async def pauses(mine: SqlStore, others: SqlStore) -> None:
     """A queue."""
     pause = pause_of("default", None)
-    await mine.put_limit(pause, now=NOW)
-    assert await mine.remove_limit(pause.name, now=NOW)
+    await mine.limits.put(pause, now=NOW)
+    assert await mine.limits.remove(pause.name, now=NOW)
 
 
 @duty("operator", "schedule", "tick")

@@ -159,25 +159,25 @@ async def runs_jobs(mine: SqlStore, others: SqlStore) -> None:
 async def keeps_limits(mine: SqlStore, others: SqlStore) -> None:
     """Those in its code, which it declares, confirms, takes and gives back."""
     rule = Limit(1, by="tenant").on(task="greet")
-    declare = partial(mine.put_limit, origin=LimitOrigin.CODE, worker="w", now=NOW)
+    declare = partial(mine.limits.put, origin=LimitOrigin.CODE, worker="w", now=NOW)
     await declare(rule)
     ids = await put(others, *(of_tenant(name) for name in "aab"))
     worker = await join(mine)
     claims = await take(mine, worker)
     assert sorted(claim.id for claim in claims) == [ids[0], ids[2]]
-    assert len(await mine.limits()) == 2
+    assert len(await mine.limits.listed()) == 2
     await mine.settle(worker, [ended(claim) for claim in claims], now=NOW)
     await take(mine, worker)
     await declare(Limit(2, by="tenant", name=rule.name).on(task="greet"))
     await declare(Limit(2, name=rule.name).on(task="greet"))
-    await mine.confirm_declared_limits([rule.name], "w", every=60, now=at(100))
+    await mine.limits.confirm_declared([rule.name], "w", every=60, now=at(100))
     await mine.rescue(now=at(10_000))
 
 
 @duty("worker", "counter", "parked")
 async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
     """So many that start in a time: the first of the others is sent ahead; what idles goes."""
-    await mine.put_limit(
+    await mine.limits.put(
         Limit(1, per=10).on(task="greet"), origin=LimitOrigin.CODE, worker="w", now=NOW
     )
     await put(others, *(due() for _ in range(3)))
@@ -239,8 +239,8 @@ async def delivers(mine: SqlStore, others: SqlStore) -> None:
     """What is published, to those in its code, whom it declares; then it is pruned."""
     for queue in ("default", "default", "other"):
         asked = subscription("mail", queue=queue)
-        await mine.put_subscription(asked, worker="w", now=NOW)
-    await mine.confirm_declared_subscriptions(["mail"], "w", every=60, now=at(100))
+        await mine.subscriptions.put(asked, worker="w", now=NOW)
+    await mine.subscriptions.confirm_declared(["mail"], "w", every=60, now=at(100))
     await publish(others)
     worker = await join(mine)
     await fan_out(mine, await take_one(mine, worker))
@@ -335,13 +335,13 @@ async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
         seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * TICKS_KEPT_PER_SCHEDULE
     )
     declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
-    await mine.amend_schedule("s", declare, now=NOW)
-    assert (await mine.agenda(now=at(1))).due == ("s",)
+    await mine.schedules.amend("s", declare, now=NOW)
+    assert (await mine.schedules.agenda(now=at(1))).due == ("s",)
     for moment in (1.0, 2.0 + TICKS_KEPT_PER_SCHEDULE):
-        [ticked] = await mine.tick_schedules(10, now=at(moment))
+        [ticked] = await mine.schedules.tick(10, now=at(moment))
         assert ticked.jobs
-    await mine.confirm_declared(["s"], "w", every=60.0, now=at(100))
-    assert [each.name for each in await mine.schedules()] == ["s"]
+    await mine.schedules.confirm_declared(["s"], "w", every=60.0, now=at(100))
+    assert [each.name for each in await mine.schedules.listed()] == ["s"]
 
 
 @duty("worker", "rolled", "hour", "kept", "error", "backlog", "queues", "closing")

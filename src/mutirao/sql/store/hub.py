@@ -24,11 +24,9 @@ from mutirao.sql.store.jobs import SqlStore
 
 if TYPE_CHECKING:
     from mutirao.model.graphs.graph_plan import Plan
-    from mutirao.model.jobs.change import Change
-    from mutirao.model.jobs.job import Job, NewJob
+    from mutirao.model.jobs.job import NewJob
     from mutirao.model.jobs.outcome import Settlement
-    from mutirao.model.jobs.records import JobFilter
-    from mutirao.ports import Announcer, Attempt
+    from mutirao.ports import Announcer
     from mutirao.sql.connections.engines import Database
 
 # A lane is read from the moment that a wake-up names. Where this machine's clock gives it,
@@ -177,8 +175,6 @@ class AnnouncingStore(SqlStore):
         self._announce_graph(plan, conn)
         return ids
 
-    # Calls that make jobs ready
-
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> set[int]:
@@ -187,52 +183,6 @@ class AnnouncingStore(SqlStore):
         if any(each.linked for each in settlements):
             self._sender.announce(settled)
         return settled
-
-    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
-        """Make deliveries, and complete the publication with the last ones."""
-        last = await super().fan_out(publication, attempt, after)
-        self._sender.announce([publication.id])
-        return last
-
-    async def rescue(
-        self, *, orphans: bool = True, now: datetime | None = None
-    ) -> list[tuple[int, int]]:
-        """Rescue the jobs of vanished workers."""
-        rescued = await super().rescue(orphans=orphans, now=now)
-        self._sender.announce(rescued)
-        return rescued
-
-    async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
-        """Make waiting jobs due now."""
-        ids = await super().run_now(which, now=now)
-        self._sender.announce(ids)
-        return ids
-
-    async def redrive(self, which: JobFilter) -> list[int]:
-        """Enqueue dead jobs again."""
-        ids = await super().redrive(which)
-        self._sender.announce(ids)
-        return ids
-
-    async def change(
-        self, which: JobFilter, new: Change, *, now: datetime | None = None
-    ) -> list[int]:
-        """Give waiting jobs new values."""
-        ids = await super().change(which, new, now=now)
-        self._sender.announce(ids)
-        return ids
-
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
-        """Remove a limit, or what pauses jobs."""
-        removed = await super().remove_limit(name, now=now)
-        self._sender.announce([name] if removed else [])
-        return removed
-
-    async def remove_subscription(self, id: str) -> bool:
-        """Remove a subscription; what waited for its limits may run."""
-        removed = await super().remove_subscription(id)
-        self._sender.announce([id] if removed else [])
-        return removed
 
     # Announcing
 

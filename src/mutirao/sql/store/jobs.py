@@ -56,7 +56,10 @@ if TYPE_CHECKING:
     from mutirao.sql.store.audit import SqlAudit
     from mutirao.sql.store.endpoints import SqlEndpoints
     from mutirao.sql.store.federation import SqlFederation
+    from mutirao.sql.store.limits import SqlLimits
     from mutirao.sql.store.reading import SqlReading
+    from mutirao.sql.store.schedules import SqlSchedules
+    from mutirao.sql.store.subscriptions import SqlSubscriptions
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
@@ -157,6 +160,27 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
         await self._runner.close()
 
     # Parts, whose statements are loaded when they are first asked for
+
+    @cached_property
+    def schedules(self) -> SqlSchedules:
+        """Schedules."""
+        from mutirao.sql.store.schedules import SqlSchedules
+
+        return SqlSchedules(self._sender)
+
+    @cached_property
+    def limits(self) -> SqlLimits:
+        """Limits."""
+        from mutirao.sql.store.limits import SqlLimits
+
+        return SqlLimits(self._sender)
+
+    @cached_property
+    def subscriptions(self) -> SqlSubscriptions:
+        """Topics, and who is told."""
+        from mutirao.sql.store.subscriptions import SqlSubscriptions
+
+        return SqlSubscriptions(self._sender)
 
     @cached_property
     def reading(self) -> SqlReading:
@@ -372,11 +396,14 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
             if not await self._runner.alone(self._rules.is_anyone_gone(now)):
                 return []
             run, rescue = self._patient.run, self._rules.rescue
-            return await self._history_of(lambda: run(applied, rescue, orphans, now), None)
-        runner = self._patient if orphans else self._insistent
-        return await self._history_of(
-            lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
-        )
+            rescued = await self._history_of(lambda: run(applied, rescue, orphans, now), None)
+        else:
+            runner = self._patient if orphans else self._insistent
+            rescued = await self._history_of(
+                lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
+            )
+        self._sender.announce(rescued)
+        return rescued
 
     async def prune(
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
@@ -487,16 +514,21 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)
-        return await self._locking.order(
+        ids = await self._locking.order(
             lambda conn, which: _run_and_wake(
                 conn, self._dialect, statements.job_admin.run_now, which, moment
             ),
             which,
         )
+        self._sender.announce(ids)
+        return ids
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
-        return await self._insistent.run(statements.job_admin.redrive, which, self._intake.enqueue)
+        redrive = statements.job_admin.redrive
+        ids = await self._insistent.run(redrive, which, self._intake.enqueue)
+        self._sender.announce(ids)
+        return ids
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""

@@ -6,14 +6,16 @@ the dialect; the contract is that of the port.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
+from datetime import datetime
 from functools import wraps
-from typing import Any, Concatenate, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
-from sqlalchemy import Connection
+from sqlalchemy import Connection, Table
 
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.dialects.base import Dialect
+from mutirao.sql.statements import workers
 from mutirao.sql.store.sender import Sender
 
 P = ParamSpec("P")
@@ -25,6 +27,19 @@ class Part:
 
     def __init__(self, sender: Sender) -> None:
         self._sender = sender
+
+
+class DeclaredPart(Part):
+    """A part whose rows programs may have in their code: those of `declared`."""
+
+    declared: ClassVar[Table]
+
+    async def confirm_declared(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that rows are in a worker's code."""
+        sender, body = self._sender, workers.confirm_declared
+        await sender.runner.alone(body, self.declared, sender.dialect, names, worker, every, now)
 
 
 Read = Callable[Concatenate[Connection, P], R]
