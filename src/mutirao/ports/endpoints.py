@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class EndpointsApi(Protocol):
     """`store.endpoints`: endpoints, attempts and breakers.
 
-    A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by `fan_out` as
-    for any subscription: one for each publication, however many of its topics match. Its
+    A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by
+    `subscriptions.fan_out` as for any subscription: one for each publication, however many of its topics match. Its
     arguments have `endpoint` and `host` besides those of each delivery. A held delivery waits like
     jobs behind any limit: `blocked`, and it costs nothing.
     """

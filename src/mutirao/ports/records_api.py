@@ -1,4 +1,4 @@
-"""The part of a store for changes, schedules, limits and graphs, as a protocol.
+"""The parts of a store for schedules, limits, topics, changes and graphs, as protocols.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -27,16 +27,15 @@ if TYPE_CHECKING:
 
 
 class DeclaredApi(Protocol):
-    """What programs may have in their code, by name."""
+    """A part whose rows programs may have in their code."""
 
     async def confirm_declared(
         self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
     ) -> None:
-        """Record that a worker has schedules of these names in its code.
+        """Record that a worker has those of these names, or ids, in its code.
 
-        Only for schedules that were declared in code and whose last confirmation is older than
-        `every` seconds. Schedules that another transaction has locked are skipped until the next
-        call.
+        Only for those that were declared in code and whose last confirmation is older than `every`
+        seconds. Those that another transaction has locked are skipped until the next call.
         """
         ...
 
@@ -44,7 +43,7 @@ class DeclaredApi(Protocol):
 class SchedulesApi(DeclaredApi, Protocol):
     """`store.schedules`.
 
-    Schedules. The functions of `mutirao.model.schedules.schedule_rules` decide how one changes.
+    The functions of `mutirao.model.schedules.schedule_rules` decide how one changes.
     """
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
@@ -109,13 +108,13 @@ class SchedulesApi(DeclaredApi, Protocol):
 
 
 class LimitsApi(DeclaredApi, Protocol):
-    """`store.limits`.
+    """`store.limits`; see `mutirao.model.limits.limits`.
 
-    Limits; see `mutirao.model.limits.limits`. At no moment do more jobs of a limited queue, task
-    or value of an argument run than the limit allows, whichever workers claim them. A rate never
-    lets more jobs start than its burst plus the tokens that have arrived since. A job is claimed
-    only if all of its limits have room; otherwise it is `blocked` and costs nothing until there
-    is room. The slots that a run holds are released when the run ends.
+    At no moment do more jobs of a limited queue, task or value of an argument run than the limit
+    allows, whichever workers claim them. A rate never lets more jobs start than its burst plus the
+    tokens that have arrived since. A job is claimed only if all of its limits have room; otherwise
+    it is `blocked` and costs nothing until there is room. The slots that a run holds are released
+    when the run ends.
     """
 
     async def put(
@@ -150,12 +149,12 @@ class LimitsApi(DeclaredApi, Protocol):
 
 
 class SubscriptionsApi(DeclaredApi, Protocol):
-    """`store.subscriptions`: topics, and who is told.
+    """`store.subscriptions`: who is told of topics; see `mutirao.model.topics.topics`.
 
-    Topics; see `mutirao.model.topics.topics`. The job of a topic's task is a publication. A claim
-    of a delivery has as arguments an object of `event`, the fields of
-    `mutirao.model.topics.topics.Event`, and `payload`, the publication's arguments. A publication
-    is not pruned while a delivery of it is kept. A redriven delivery is one again.
+    The job of a topic's task is a publication. A claim of a delivery has as arguments an object of
+    `event`, the fields of `mutirao.model.topics.topics.Event`, and `payload`, the publication's
+    arguments. A publication is not pruned while a delivery of it is kept. A redriven delivery is
+    one again.
     """
 
     async def put(

@@ -61,7 +61,7 @@ class Store(
 
     @property
     def subscriptions(self) -> SubscriptionsApi:
-        """Topics, and who is told."""
+        """Who is told of topics."""
         ...
 
     @property

@@ -177,7 +177,7 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
 
     @cached_property
     def subscriptions(self) -> SqlSubscriptions:
-        """Topics, and who is told."""
+        """Who is told of topics."""
         from mutirao.sql.store.subscriptions import SqlSubscriptions
 
         return SqlSubscriptions(self._sender)
