@@ -20,9 +20,9 @@ class EndpointsApi(Protocol):
     """`store.endpoints`: endpoints, attempts and breakers.
 
     A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by
-    `subscriptions.fan_out` as for any subscription: one for each publication, however many of its topics match. Its
-    arguments have `endpoint` and `host` besides those of each delivery. A held delivery waits like
-    jobs behind any limit: `blocked`, and it costs nothing.
+    `subscriptions.fan_out` as for any subscription: one for each publication, however many of its
+    topics match. Its arguments have `endpoint` and `host` besides those of each delivery. A held
+    delivery waits like jobs behind any limit: `blocked`, and it costs nothing.
     """
 
     async def put(
