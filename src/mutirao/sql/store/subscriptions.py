@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from mutirao.errors import InvalidSubscription, StoreBusy, StoreRefused
 from mutirao.model.jobs.outcome import completion
+from mutirao.sql import statements
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import replaying, subscriptions, topics, unfit_subscriptions
+from mutirao.sql.statements import subscriptions, topics
 from mutirao.sql.store.part import DeclaredPart, changing_limits, reading, writing
 from mutirao.sql.store.settling import Settling
 
@@ -48,7 +49,7 @@ class SqlSubscriptions(DeclaredPart):
     async def replay(self, asked: Replay, after: int) -> Replayed:
         """Make deliveries of earlier publications."""
         sender, most = self._sender, SUBSCRIPTIONS_AT_ONCE
-        part = replaying.Replaying(sender.dialect, sender.enqueue, asked, most)
+        part = statements.replaying.Replaying(sender.dialect, sender.enqueue, asked, most)
         return await sender.patient.run(part.go_on, after)
 
     async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
@@ -64,7 +65,7 @@ class SqlSubscriptions(DeclaredPart):
 
     async def _disable_unfit(self, publication: Job) -> bool:
         """Disable subscriptions whose rows were spoilt by hand; return whether there were any."""
-        sender, unfit = self._sender, unfit_subscriptions.DisableUnfit
+        sender, unfit = self._sender, statements.unfit_subscriptions.DisableUnfit
         part = unfit(sender.dialect, sender.enqueue, publication, None)
         found = await sender.patient.run(part.write)
         for id, reason in found.items():
