@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from mutirao.model.limits.limits import LimitOrigin
 from mutirao.sql.store.jobs import SqlStore
 from tests.support.company import Company
+from tests.support.parts import PARTS, PartOf
 
 APPLICATION = ("enqueue", "keys", "supersede", "graphs", "inbox", "results")
 _CALLS = {
@@ -17,27 +19,6 @@ _CALLS = {
     "graph": "operator", "unserved_tasks": "operator", "limits.remove": "operator",
     "change": "operator", "schedules.amend": "operator", "schedules.amend_all": "operator",
 }  # fmt: skip
-_PARTS = ("audit", "endpoints", "federation", "reading", "schedules", "subscriptions")
-
-
-class CrewPart:
-    """A part of the store of a crew."""
-
-    def __init__(self, stores: dict[str, SqlStore], part: str) -> None:
-        self._stores, self._part = stores, part
-
-    def __getattr__(self, name: str) -> Any:
-        who = _CALLS.get(f"{self._part}.{name}", "worker")
-        return getattr(getattr(self._stores[who], self._part), name)
-
-
-class CrewLimits(CrewPart):
-    """The limits of a crew."""
-
-    async def put(self, *args: Any, **options: Any) -> None:
-        """Make a limit: those in code are the worker's."""
-        who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
-        await self._stores[who].limits.put(*args, **options)
 
 
 class Crew:
@@ -49,12 +30,18 @@ class Crew:
     def __init__(self, urls: dict[str, str]) -> None:
         self._urls = urls
         self._stores = {name: SqlStore(url) for name, url in urls.items()}
-        self.limits = CrewLimits(self._stores, "limits")
 
     def __getattr__(self, name: str) -> Any:
-        if name in _PARTS:
-            return CrewPart(self._stores, name)
-        return getattr(self._stores[_CALLS.get(name, "worker")], name)
+        if name in PARTS:
+            return PartOf(self, name)
+        if name == "limits.put":
+            return self._put_limit
+        return attrgetter(name)(self._stores[_CALLS.get(name, "worker")])
+
+    async def _put_limit(self, *args: Any, **options: Any) -> None:
+        """Make a limit: those in code are the worker's."""
+        who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
+        await self._stores[who].limits.put(*args, **options)
 
     def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""
