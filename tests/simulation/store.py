@@ -21,7 +21,7 @@ from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
 from mutirao.sql.store.limits import SqlLimits
 from mutirao.sql.store.locking import applied
 from mutirao.sql.store.schedules import SqlSchedules
-from mutirao.sql.store.sender import Sender
+from mutirao.sql.store.sender import StatementSender
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
 from tests.simulation.world import BEGINNING
@@ -77,7 +77,7 @@ class _Schedules(SqlSchedules):
 
 
 class _Limits(SqlLimits):
-    def __init__(self, sender: Sender, declared: set[str]) -> None:
+    def __init__(self, sender: StatementSender, declared: set[str]) -> None:
         super().__init__(sender)
         self._known = declared
 

@@ -149,7 +149,7 @@ class LimitsApi(DeclaredApi, Protocol):
 
 
 class SubscriptionsApi(DeclaredApi, Protocol):
-    """`store.subscriptions`: who is told of topics; see `mutirao.model.topics.topics`.
+    """`store.subscriptions`: topics and their subscriptions; see `mutirao.model.topics.topics`.
 
     The job of a topic's task is a publication. A claim of a delivery has as arguments an object of
     `event`, the fields of `mutirao.model.topics.topics.Event`, and `payload`, the publication's

@@ -61,7 +61,7 @@ class Store(
 
     @property
     def subscriptions(self) -> SubscriptionsApi:
-        """Who is told of topics."""
+        """Topics and their subscriptions."""
         ...
 
     @property

@@ -20,7 +20,7 @@ from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store.jobs import SqlStore
 from mutirao.sql.store.schedules import SqlSchedules
-from mutirao.sql.store.sender import Sender
+from mutirao.sql.store.sender import StatementSender
 from mutirao_conformance.kit import NOW, at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows
@@ -226,7 +226,7 @@ async def test_one_among_very_many_that_await_a_job(url: str) -> None:
 class Slow(SqlSchedules):
     """Schedules of a store on which large batches take too long."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: StatementSender) -> None:
         super().__init__(sender)
         self.asked = list[int]()
 

@@ -4,13 +4,13 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mutirao.sql.statements.finding import audit, paging
-from mutirao.sql.store.part import Part, looking, reading, writing
+from mutirao.sql.store.part import StorePart, looking, reading, writing
 
 if TYPE_CHECKING:
     from mutirao.model.audit.actions import NewAction
 
 
-class SqlAudit(Part):
+class SqlAudit(StorePart):
     """`store.audit`."""
 
     matching_ids = looking(paging.ids)

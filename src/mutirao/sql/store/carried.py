@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from mutirao.sql.connections.runner import Runner
     from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.rules.base import Rules
-    from mutirao.sql.store.sender import Sender
+    from mutirao.sql.store.sender import StatementSender
 
 MAX_TRIES = 3  # of an answer, where limits call others first
 
@@ -24,7 +24,7 @@ MAX_TRIES = 3  # of an answer, where limits call others first
 class SqlCarried:
     """The part of `SqlStore` that implements `mutirao.ports.carried`."""
 
-    _sender: Sender
+    _sender: StatementSender
     _dialect: Dialect
     _rules: Rules
     _runner: Runner

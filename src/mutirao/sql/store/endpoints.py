@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mutirao.model.webhooks.webhook_attempts import Recorded
 from mutirao.sql.statements import endpoints, webhooks
-from mutirao.sql.store.part import Part, asking, changing_limits, reading, writing
+from mutirao.sql.store.part import StorePart, asking, changing_limits, reading, writing
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.outcome import Settlement
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from mutirao.model.webhooks.webhook_attempts import WebhookAttempt
 
 
-class SqlEndpoints(Part):
+class SqlEndpoints(StorePart):
     """`store.endpoints`."""
 
     put_all = changing_limits(endpoints.put)

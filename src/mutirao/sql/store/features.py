@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
     from mutirao.sql.store.locking import RowLocking
-    from mutirao.sql.store.sender import Sender
+    from mutirao.sql.store.sender import StatementSender
 
 MAX_KEYS_PER_LOOK = 100  # whose rules are applied before others have their turn
 
@@ -33,7 +33,7 @@ MAX_KEYS_PER_LOOK = 100  # whose rules are applied before others have their turn
 class SqlRecords:
     """The part of `SqlStore` that implements `mutirao.ports.records_api`."""
 
-    _sender: Sender
+    _sender: StatementSender
     _dialect: Dialect
     _intake: SqlIntake
     _runner: Runner

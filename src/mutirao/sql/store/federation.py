@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.statements import federation
-from mutirao.sql.store.part import Part, asking, changing_limits, writing
+from mutirao.sql.store.part import StorePart, asking, changing_limits, writing
 
 if TYPE_CHECKING:
     from mutirao.model.federation.hosts import Amend, Host, HostRecord
 
 
-class SqlFederation(Part):
+class SqlFederation(StorePart):
     """`store.federation`."""
 
     host = asking(federation.host)

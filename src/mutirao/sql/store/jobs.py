@@ -30,7 +30,7 @@ from mutirao.sql.schema import version
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.locking import applied
-from mutirao.sql.store.sender import Sender
+from mutirao.sql.store.sender import StatementSender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
 
@@ -108,7 +108,7 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
         self._runner = runner
         self._insistent = runner.having(again=True)
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
-        self._sender = Sender(
+        self._sender = StatementSender(
             self._dialect, self._intake.enqueue, runner, self._insistent, self._patient
         )
         self._locking = self._sender.locking
@@ -177,7 +177,7 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
 
     @cached_property
     def subscriptions(self) -> SqlSubscriptions:
-        """Who is told of topics."""
+        """Topics and their subscriptions."""
         from mutirao.sql.store.subscriptions import SqlSubscriptions
 
         return SqlSubscriptions(self._sender)

@@ -16,20 +16,20 @@ from sqlalchemy import Connection, Table
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.statements import workers
-from mutirao.sql.store.sender import Sender
+from mutirao.sql.store.sender import StatementSender
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Part:
+class StorePart:
     """A part of a store."""
 
-    def __init__(self, sender: Sender) -> None:
+    def __init__(self, sender: StatementSender) -> None:
         self._sender = sender
 
 
-class DeclaredPart(Part):
+class DeclaredPart(StorePart):
     """A part whose rows programs may have in their code: those of `declared`."""
 
     declared: ClassVar[Table]
@@ -44,14 +44,14 @@ class DeclaredPart(Part):
 
 Read = Callable[Concatenate[Connection, P], R]
 Write = Callable[Concatenate[Connection, Dialect, P], R]
-Call = Callable[Concatenate[Part, P], Coroutine[Any, Any, R]]
+Call = Callable[Concatenate[StorePart, P], Coroutine[Any, Any, R]]
 
 
 def asking(body: Read[P, R]) -> Call[P, R]:
     """Make a call of a single statement, without a transaction."""
 
     @wraps(body)
-    async def call(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._sender.runner.alone(body, *args, **kwargs)
 
     return call
@@ -62,31 +62,31 @@ def reading(body: Read[P, R]) -> Call[P, R]:
     read = for_people(body)
 
     @wraps(body)
-    async def call(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._sender.runner.read(read, *args, **kwargs)
 
     return call
 
 
 def looking(body: Read[P, R]) -> Call[P, R]:
-    """Make a call that reads many rows for people, as `Sender.look` does."""
+    """Make a call that reads many rows for people, as `StatementSender.look` does."""
     look = for_people(body)
 
     @wraps(body)
-    async def call(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._sender.look(look, *args, **kwargs)
 
     return call
 
 
 def writing(body: Write[P, R], *, patient: bool = False) -> Call[P, R]:
-    """Make a call that writes in one transaction, again if the database gave it up for others.
+    """Make a call that writes in one transaction, again if the database aborted it for another.
 
     `patient`: it may take long.
     """
 
     @wraps(body)
-    async def call(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         runner = self._sender.patient if patient else self._sender.insistent
         return await runner.run(body, self._sender.dialect, *args, **kwargs)
 
@@ -100,7 +100,7 @@ def changing_limits(body: Write[P, R], *, patient: bool = False, frees: bool = F
     """
 
     @wraps(body)
-    async def call(self: Part, /, *args: P.args, **kwargs: P.kwargs) -> R:
+    async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         sender = self._sender
         runner = sender.patient if patient else sender.insistent
         done = await sender.locking.limits(runner, body, sender.dialect, *args, **kwargs)

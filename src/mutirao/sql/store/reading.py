@@ -1,10 +1,10 @@
 """What pages read: `mutirao.ports.reading`."""
 
 from mutirao.sql.statements.finding import figures as sums, paging, standing as standings
-from mutirao.sql.store.part import Part, looking, reading
+from mutirao.sql.store.part import StorePart, looking, reading
 
 
-class SqlReading(Part):
+class SqlReading(StorePart):
     """`store.reading`."""
 
     page = looking(paging.page)

@@ -23,16 +23,16 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True)
-class Sender:
+class StatementSender:
     """Sends the statements of a store, for itself and its parts.
 
     Parameters:
         dialect: that of the database.
         enqueue: writes jobs through a connection.
         runner: sends once.
-        insistent: sends again what the database gave up for others; not for writes of callers.
-        patient: likewise, and takes longer.
-        hub: is told of jobs that became ready; None: nobody is.
+        insistent: sends again what the database aborted for other transactions.
+        patient: the same, for calls that take long.
+        hub: receives a notification when jobs became ready; None: there is no hub.
     """
 
     dialect: Dialect
@@ -81,6 +81,6 @@ class Sender:
         return await look(body, *args, **kwargs)
 
     def announce(self, ready: Sized) -> None:
-        """Have the hub told, if there is one, that so many jobs became ready."""
+        """Notify the hub, if there is one, that so many jobs became ready."""
         if self.hub is not None and self.hub.listens and len(ready):
             self.hub.announce(Wake(), len(ready))

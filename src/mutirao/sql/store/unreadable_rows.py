@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
     from mutirao.sql.rules.base import Rules
-    from mutirao.sql.store.sender import Sender
+    from mutirao.sql.store.sender import StatementSender
 
 T = TypeVar("T")
 MAX_TRIES = 3  # of a claim, where limits call others first
@@ -24,7 +24,7 @@ MAX_TRIES = 3  # of a claim, where limits call others first
 class SqlSifting:
     """The part of `SqlStore` that implements `mutirao.ports.unreadable_rows`."""
 
-    _sender: Sender
+    _sender: StatementSender
     _dialect: Dialect
     _rules: Rules
     _runner: Runner
