@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
-from functools import cached_property
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 from sqlalchemy import Connection
@@ -30,6 +29,7 @@ from mutirao.sql.schema import version
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.locking import applied
+from mutirao.sql.store.parts import Parts
 from mutirao.sql.store.sender import StatementSender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
@@ -53,13 +53,6 @@ if TYPE_CHECKING:
     from mutirao.ports import Attempt, Notifier
     from mutirao.ports.program import ProgramConnections
     from mutirao.sql.connections.engines import Database
-    from mutirao.sql.store.audit import SqlAudit
-    from mutirao.sql.store.endpoints import SqlEndpoints
-    from mutirao.sql.store.federation import SqlFederation
-    from mutirao.sql.store.limits import SqlLimits
-    from mutirao.sql.store.reading import SqlReading
-    from mutirao.sql.store.schedules import SqlSchedules
-    from mutirao.sql.store.subscriptions import SqlSubscriptions
 
 # Seconds that reading all jobs, pruning, or updating the planner's statistics may take.
 LONG_CALL_TIMEOUT = 120.0
@@ -73,7 +66,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(SqlRecords, SqlCarried, SqlSifting):
+class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     `program`: the connections of the program, through which jobs go that are given none; None: the
@@ -158,57 +151,6 @@ class SqlStore(SqlRecords, SqlCarried, SqlSifting):
     async def close(self) -> None:
         """Close the connections of this process and event loop."""
         await self._runner.close()
-
-    # Parts, whose statements are loaded when they are first asked for
-
-    @cached_property
-    def schedules(self) -> SqlSchedules:
-        """Schedules."""
-        from mutirao.sql.store.schedules import SqlSchedules
-
-        return SqlSchedules(self._sender)
-
-    @cached_property
-    def limits(self) -> SqlLimits:
-        """Limits."""
-        from mutirao.sql.store.limits import SqlLimits
-
-        return SqlLimits(self._sender)
-
-    @cached_property
-    def subscriptions(self) -> SqlSubscriptions:
-        """Topics and their subscriptions."""
-        from mutirao.sql.store.subscriptions import SqlSubscriptions
-
-        return SqlSubscriptions(self._sender)
-
-    @cached_property
-    def reading(self) -> SqlReading:
-        """What pages show."""
-        from mutirao.sql.store.reading import SqlReading
-
-        return SqlReading(self._sender)
-
-    @cached_property
-    def audit(self) -> SqlAudit:
-        """Actions on many jobs, and their audit."""
-        from mutirao.sql.store.audit import SqlAudit
-
-        return SqlAudit(self._sender)
-
-    @cached_property
-    def endpoints(self) -> SqlEndpoints:
-        """Endpoints, webhooks and breakers."""
-        from mutirao.sql.store.endpoints import SqlEndpoints
-
-        return SqlEndpoints(self._sender)
-
-    @cached_property
-    def federation(self) -> SqlFederation:
-        """Hosts, and what was sent to them last."""
-        from mutirao.sql.store.federation import SqlFederation
-
-        return SqlFederation(self._sender)
 
     # Enqueueing
 
