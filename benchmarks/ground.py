@@ -64,9 +64,9 @@ class Ground:
             *counts,
         )
         await self._runner.run(self.instruments.empty, ours)
-        for limit in await self.store.limits():
+        for limit in await self.store.limits.listed():
             if limit.task is not None and limit.task.startswith(PREFIX):
-                await self.store.remove_limit(limit.name)
+                await self.store.limits.remove(limit.name)
 
     async def fill(self, jobs: Iterable[NewJob]) -> float:
         """Enqueue jobs, some at a time, and return the seconds of that.

@@ -90,7 +90,7 @@ async def limits(
 
 async def _limit(place: Ground, *rules: Rule) -> None:
     for rule in rules:
-        await place.store.put_limit(rule)
+        await place.store.limits.put(rule)
 
 
 async def _park(place: Ground, jobs: int) -> float:
@@ -98,7 +98,7 @@ async def _park(place: Ground, jobs: int) -> float:
     identity = NewWorker(name="park", host="", pid=0, queues=None, concurrency=1, version="")
     worker = await place.store.register(identity, expiry=600)
     lanes, started = [head.lane for head in await place.store.lanes(None)], perf_counter()
-    while sum(each.parked for each in await place.store.limits()) < jobs:
+    while sum(each.parked for each in await place.store.limits.listed()) < jobs:
         await place.store.claim(worker, lanes, 500)
     took = perf_counter() - started
     await place.store.retire(worker)

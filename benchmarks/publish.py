@@ -194,7 +194,7 @@ async def _fan_out(place: Ground) -> float:
     attempt, after = _Attempt(), None
     started = perf_counter()
     while not attempt.settled:
-        after = await store.fan_out(_job(claim), attempt, after)
+        after = await store.subscriptions.fan_out(_job(claim), attempt, after)
     took = perf_counter() - started
     await store.retire(worker)
     return took

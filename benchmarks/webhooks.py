@@ -193,7 +193,7 @@ def _attempts(conn: Connection, endpoint: str) -> int:
 async def _empty(place: Ground) -> None:
     """Remove what was delivered and what waits, and what is held by breakers."""
     for id in (_HEALTHY, _SILENT):
-        await place.store.resume_endpoint(id)
+        await place.store.endpoints.resume(id)
     filled = webhook_attempt, breaker, tables.live, tables.attempt, tables.job
     await place.change(lambda conn: place.instruments.empty(conn, filled))
     await place.prepare()

@@ -249,16 +249,16 @@ class TestMariadb(OnInnodb, StoreContract):
         """Nor is it waited for itself: who confirms what is in its code reads no table whole."""
         for name in "ab":
             rule = Limit(3).on(queue=name)
-            await store.put_limit(rule, origin=LimitOrigin.CODE, worker="w1", now=NOW)
-        names = [each.name for each in await store.limits()]
+            await store.limits.put(rule, origin=LimitOrigin.CODE, worker="w1", now=NOW)
+        names = [each.name for each in await store.limits.listed()]
         with server.connect(database) as other, other.cursor() as cursor:
             other.begin()
             locked = "SELECT name FROM mutirao_limit WHERE name = %s FOR UPDATE"
             cursor.execute(locked, (names[0],))
             async with deadline():
-                await store.confirm_declared_limits(names, "w2", every=60, now=at(61))
+                await store.limits.confirm_declared(names, "w2", every=60, now=at(61))
             other.rollback()
-        assert [each.declared_by for each in await store.limits()] == ["w1", "w2"]
+        assert [each.declared_by for each in await store.limits.listed()] == ["w1", "w2"]
 
     async def test_a_limit_goes_while_others_have_jobs_behind_it(
         self, store: Store, server: MysqlServer, database: str
@@ -268,7 +268,7 @@ class TestMariadb(OnInnodb, StoreContract):
         [_, *ids] = await put(store, *(due() for _ in range(3)))
         await take(store, await join(store))
         assert {(await store.job(id)).state for id in ids} == {JobState.BLOCKED}
-        gone = await in_turns_with(server, database, ids, store.remove_limit(rule.name, now=NOW))
+        gone = await in_turns_with(server, database, ids, store.limits.remove(rule.name, now=NOW))
         assert gone
         assert ids_of(await take(store, await join(store))) == ids
         with server.connect(database) as connection, connection.cursor() as cursor:
@@ -300,10 +300,10 @@ class TestMariadb(OnInnodb, StoreContract):
         worker = await join(store)
         claims = await take(store, worker)
         rule = Limit(5).on(task="greet")
-        await in_turns_with(server, database, ids, store.put_limit(rule, now=NOW), ends=ends)
-        assert [each.running for each in await store.limits()] == [1 if ends else 2]
+        await in_turns_with(server, database, ids, store.limits.put(rule, now=NOW), ends=ends)
+        assert [each.running for each in await store.limits.listed()] == [1 if ends else 2]
         await store.settle(worker, [ended(claim) for claim in claims], now=NOW)
-        assert [each.running for each in await store.limits()] == [0]
+        assert [each.running for each in await store.limits.listed()] == [0]
 
     @pytest.mark.parametrize(
         "goes",
@@ -601,7 +601,7 @@ class TestMariadb(OnInnodb, StoreContract):
         await finish(store, worker, claims)
         acts: dict[str, Callable[[], Awaitable[object]]] = {
             "prune": lambda: store.prune(OutcomeKind.SUCCEEDED, 0, 9, now=at(1_000)),
-            "delete": lambda: store.delete(JobFilter(ids=(claims[0].id,))),
+            "delete": lambda: store.audit.delete(JobFilter(ids=(claims[0].id,))),
         }
         with server.connect(database) as other, other.cursor() as cursor:
             other.begin()

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import Any
 
 from mutirao.model.limits.limits import LimitOrigin
 from mutirao.sql.store.jobs import SqlStore
 from tests.support.company import Company
+from tests.support.parts import PARTS, PartOf
 
 APPLICATION = ("enqueue", "keys", "supersede", "graphs", "inbox", "results")
 _CALLS = {
@@ -14,8 +16,8 @@ _CALLS = {
     "aenqueue_graph": "application", "endings": "application", "await_ends": "application",
     "cancel": "operator", "run_now": "operator", "redrive": "operator", "jobs": "operator",
     "job": "operator", "counts": "operator", "workers": "operator", "graphs": "operator",
-    "graph": "operator", "unserved_tasks": "operator", "remove_limit": "operator",
-    "change": "operator", "amend_schedule": "operator", "amend_schedules": "operator",
+    "graph": "operator", "unserved_tasks": "operator", "limits.remove": "operator",
+    "change": "operator", "schedules.amend": "operator", "schedules.amend_all": "operator",
 }  # fmt: skip
 
 
@@ -30,12 +32,16 @@ class Crew:
         self._stores = {name: SqlStore(url) for name, url in urls.items()}
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stores[_CALLS.get(name, "worker")], name)
+        if name in PARTS:
+            return PartOf(self, name)
+        if name == "limits.put":
+            return self._put_limit
+        return attrgetter(name)(self._stores[_CALLS.get(name, "worker")])
 
-    async def put_limit(self, *args: Any, **options: Any) -> None:
+    async def _put_limit(self, *args: Any, **options: Any) -> None:
         """Make a limit: those in code are the worker's."""
         who = "worker" if options.get("origin") is LimitOrigin.CODE else "operator"
-        await self._stores[who].put_limit(*args, **options)
+        await self._stores[who].limits.put(*args, **options)
 
     def clone(self, *_: Any, **__: Any) -> Crew:
         """Return other handles on the same data."""

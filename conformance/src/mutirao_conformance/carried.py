@@ -168,7 +168,7 @@ class CarriedContract:
 
     async def test_limits_hold(self, store: Store) -> None:
         """Jobs without room are parked, and rung when they are called."""
-        await store.put_limit(Limit(1).on(task="greet"), now=NOW)
+        await store.limits.put(Limit(1).on(task="greet"), now=NOW)
         bells = await rung(store, due(), due(), due("free"))
         worker = await join(store)
         claims = await store.answer(worker, bells, now=NOW)
@@ -184,12 +184,12 @@ class CarriedContract:
         """No doorbell is rung, and none is answered, until it goes on."""
         [bell, last] = await rung(store, due(), due())
         pause = pause_of("default", None)
-        await store.put_limit(pause, now=NOW)
+        await store.limits.put(pause, now=NOW)
         await put(store, due())
         worker = await join(store)
         assert await store.answer(worker, [bell], now=NOW) == []
         assert await ring(store) == []
-        await store.remove_limit(pause.name, now=NOW)
+        await store.limits.remove(pause.name, now=NOW)
         assert len(await ring(store)) == 2
         assert ids_of(await store.answer(worker, [last], now=NOW)) == [last.id]
 

@@ -59,9 +59,9 @@ class ChangingLimitsContract:
         await put(store, *(due() for _ in range(4)))
         worker = await join(store)
         [first] = await take(store, worker)
-        assert await store.remove_limit(rule.name)
-        assert not await store.remove_limit(rule.name)
-        assert await store.limits() == []
+        assert await store.limits.remove(rule.name)
+        assert not await store.limits.remove(rule.name)
+        assert await store.limits.listed() == []
         claims = await take(store, worker)
         assert len(claims) == 3
         await finish(store, worker, [first, *claims])
@@ -80,14 +80,14 @@ class ChangingLimitsContract:
         """Those for which most jobs wait come first, then what is paused; without one, by name."""
         await limited(store, 1, task="other", name="idle")
         await limited(store, 1, by="tenant", name="busy")
-        await store.put_limit(pause_of("nobody's", None), origin=LimitOrigin.PAUSE, now=NOW)
+        await store.limits.put(pause_of("nobody's", None), origin=LimitOrigin.PAUSE, now=NOW)
         await put(store, of("a"), of("b"), of("b"), of("b"))
         assert len(await take(store, await join(store))) == 2
-        found = await store.limits(most=2)
+        found = await store.limits.listed(most=2)
         assert [(each.name, each.key, each.parked) for each in found][:1] == [("busy", "b", 2)]
         assert found[1].paused
-        assert [each.name for each in await store.limits(most=9)][2:] == ["busy", "idle"]
-        names = [each.name for each in await store.limits()]
+        assert [each.name for each in await store.limits.listed(most=9)][2:] == ["busy", "idle"]
+        names = [each.name for each in await store.limits.listed()]
         assert names == sorted(names)
 
     @pytest.mark.parametrize("what", ["queue", "task", "key"])
@@ -102,32 +102,32 @@ class ChangingLimitsContract:
         ids = await put(store, of("a"), of("a"), spared[what])
         worker = await join(store)
         [first] = await take(store, worker, 1)
-        await store.put_limit(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
-        await store.put_limit(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
+        await store.limits.put(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
+        await store.limits.put(pauses[what], origin=LimitOrigin.PAUSE, now=NOW)
         assert (await take_one(store, worker)).id == ids[2]
         assert await states(store, ids[:2]) == [JobState.RUNNING, JobState.BLOCKED]
-        assert [r.paused for r in await store.limits()] == [True]
+        assert [r.paused for r in await store.limits.listed()] == [True]
         await finish(store, worker, [first])
         assert await take(store, worker) == []
-        assert await store.remove_limit(pauses[what].name)
+        assert await store.limits.remove(pauses[what].name)
         assert (await take_one(store, worker)).id == ids[1]
 
     async def test_in_code(self, store: Store) -> None:
         """A change at run time stays until the code has something new."""
         rule = Limit(5).on(task="greet")
         declared = {"origin": LimitOrigin.CODE, "now": NOW}
-        await store.put_limit(rule, worker="w1", **declared)  # type: ignore[arg-type]
-        await store.put_limit(Limit(3).on(task="greet"), now=NOW)
-        await store.put_limit(rule, worker="w2", **declared)  # type: ignore[arg-type]
+        await store.limits.put(rule, worker="w1", **declared)  # type: ignore[arg-type]
+        await store.limits.put(Limit(3).on(task="greet"), now=NOW)
+        await store.limits.put(rule, worker="w2", **declared)  # type: ignore[arg-type]
         record = await full(store, rule.name)
         assert (record.most, record.origin, record.declared_by) == (3, LimitOrigin.CODE, "w2")
         assert record.in_code is False
-        await store.put_limit(Limit(6).on(task="greet"), worker="w3", **declared)  # type: ignore[arg-type]
+        await store.limits.put(Limit(6).on(task="greet"), worker="w3", **declared)  # type: ignore[arg-type]
         assert (await full(store, rule.name)).most == 6
-        await store.confirm_declared_limits([rule.name, "?"], "w4", every=60)
+        await store.limits.confirm_declared([rule.name, "?"], "w4", every=60)
         record = await full(store, rule.name)
         assert (record.declared_by, record.in_code) == ("w4", True)
-        await store.confirm_declared_limits([rule.name], "w5", every=60)
+        await store.limits.confirm_declared([rule.name], "w5", every=60)
         assert (await full(store, rule.name)).declared_by == "w4"
 
     async def test_two_claim_at_once(self, store: Store, other_store: Store) -> None:
@@ -150,4 +150,4 @@ class ChangingLimitsContract:
         done = await asyncio.gather(work(store), work(other_store))
         rest = await work(store)
         assert sum(done) + rest == 300
-        assert all(r.running == r.parked == 0 for r in await store.limits())
+        assert all(r.running == r.parked == 0 for r in await store.limits.listed())

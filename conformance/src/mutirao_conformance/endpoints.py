@@ -76,12 +76,12 @@ def completion(claim: Claim) -> Settlement:
 
 async def came(store: Store, attempts: Iterable[WebhookAttempt], now: Any = SOON) -> None:
     """Record attempts."""
-    await store.record_webhooks([*attempts], TERMS, now=now)
+    await store.endpoints.record([*attempts], TERMS, now=now)
 
 
 async def seen(store: Store, id: str = "erp") -> EndpointRecord:
     """Return an endpoint as it is listed."""
-    [found] = [each for each in await store.endpoints() if each.id == id]
+    [found] = [each for each in await store.endpoints.listed() if each.id == id]
     return found
 
 
@@ -101,9 +101,9 @@ class EndpointsContract:
 
     async def test_one_delivery_however_many_topics_match(self, store: Store) -> None:
         """Its arguments have the target and the payload; nothing is copied."""
-        await store.put_endpoint(endpoint(topics=("*", "order.*", "order.placed")))
-        await store.put_endpoint(endpoint("acme", tenant="acme"))
-        await store.put_endpoint(endpoint("none", topics=("invoice.*",)))
+        await store.endpoints.put(endpoint(topics=("*", "order.*", "order.placed")))
+        await store.endpoints.put(endpoint("acme", tenant="acme"))
+        await store.endpoints.put(endpoint("none", topics=("invoice.*",)))
         worker = await join(store)
         [id] = await delivered(store, worker)
         [claim] = await claimed(store, worker)
@@ -118,7 +118,7 @@ class EndpointsContract:
         private: dict[str, Any] = {"url": "https://example.org/hide?me"}
         private["headers"] = {"X-Token": "hide me, too"}
         own: dict[str, Any] = {"filter": {"paid": True}, "redirects": 2, "accepts_3xx": True}
-        await store.put_endpoint(endpoint(**private, **own, body="payload"))
+        await store.endpoints.put(endpoint(**private, **own, body="payload"))
         found = await seen(store)
         assert (found.host, found.topics, found.signed) == ("example.org", ("order.*",), "standard")
         assert (found.active, found.paused, found.breaker, found.held) == (True, False, "closed", 0)
@@ -130,38 +130,38 @@ class EndpointsContract:
     async def test_secrets_are_kept_and_rotated(self, store: Store) -> None:
         """A change of the rest does not need it; a rotation keeps the previous one for long."""
         with pytest.raises(InvalidEndpoint, match="new_secret"):
-            await store.put_endpoint(endpoint(secret=None), keep_secret=True)
-        await store.put_endpoint(endpoint())
-        await store.put_endpoint(endpoint(secret=None, method="PUT"), keep_secret=True)
-        assert await store.rotate_secret("erp", OTHER, keep=60, now=at(0))
-        assert not await store.rotate_secret("nobody", OTHER, keep=60)
-        [found] = await store.endpoints_to_send(["erp", "nobody"])
+            await store.endpoints.put(endpoint(secret=None), keep_secret=True)
+        await store.endpoints.put(endpoint())
+        await store.endpoints.put(endpoint(secret=None, method="PUT"), keep_secret=True)
+        assert await store.endpoints.rotate_secret("erp", OTHER, keep=60, now=at(0))
+        assert not await store.endpoints.rotate_secret("nobody", OTHER, keep=60)
+        [found] = await store.endpoints.to_send(["erp", "nobody"])
         assert isinstance(found, Endpoint)
         assert (found.method, found.secret, found.previous_secret) == ("PUT", OTHER, SECRET)
         assert found.previous_until == (await seen(store)).previous_until == at(60)
-        await store.put_endpoint(endpoint(secret=None, signer="hub"))
+        await store.endpoints.put(endpoint(secret=None, signer="hub"))
         with pytest.raises(InvalidEndpoint, match="is signed by 'hub'"):
-            await store.rotate_secret("erp", SECRET, keep=60)
+            await store.endpoints.rotate_secret("erp", SECRET, keep=60)
 
     async def test_a_paused_endpoint_costs_nothing(self, store: Store) -> None:
         """Deliveries are made and held, and go out in order, whatever was put meanwhile."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
-        assert await store.pause_endpoint("erp")
-        await store.put_endpoint(endpoint(concurrency=5))
+        assert await store.endpoints.pause("erp")
+        await store.endpoints.put(endpoint(concurrency=5))
         await delivered(store, worker, 3)
         assert await claimed(store, worker) == []
         assert ((await seen(store)).paused, (await seen(store)).held) == (True, 3)
-        assert await store.resume_endpoint("erp")
+        assert await store.endpoints.resume("erp")
         held = await claimed(store, worker)
         assert ids_of(held) == sorted(ids_of(held))
         assert len(held) == 3
-        assert not await store.pause_endpoint("nobody")
-        assert not await store.resume_endpoint("nobody")
+        assert not await store.endpoints.pause("nobody")
+        assert not await store.endpoints.resume("nobody")
 
     async def test_a_breaker_opens_and_probes(self, store: Store) -> None:
         """Failing deliveries are held; when it is time one is let through, and then all."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 6)
         await fail(store, worker, await claimed(store, worker, 2))
@@ -169,13 +169,13 @@ class EndpointsContract:
         found = await seen(store)
         assert (found.breaker, found.held, found.failing_since) == ("open", 4, SOON)
         assert len(await of_task(store, PROBE_TASK)) == 1
-        assert not await store.probe_webhooks(ERP, now=at(10**9 + 20))
-        assert await store.probe_webhooks(ERP, now=at(10**9 + 40))
+        assert not await store.endpoints.probe(ERP, now=at(10**9 + 20))
+        assert await store.endpoints.probe(ERP, now=at(10**9 + 40))
         [probe] = await claimed(store, worker)
         assert await claimed(store, worker) == []
         await fail(store, worker, [probe])  # which doubles the wait
-        assert not await store.probe_webhooks(ERP, now=at(10**9 + 50))
-        assert await store.probe_webhooks(ERP, at_once=True, now=at(10**9 + 50))
+        assert not await store.endpoints.probe(ERP, now=at(10**9 + 50))
+        assert await store.endpoints.probe(ERP, at_once=True, now=at(10**9 + 50))
         [probe] = await claimed(store, worker)
         await came(store, [attempt(probe)])
         await finish(store, worker, [probe], now=SOON)
@@ -184,29 +184,29 @@ class EndpointsContract:
 
     async def test_what_was_delivered_is_completed_with_its_attempt(self, store: Store) -> None:
         """In one commit; stale ones, and those that concern a breaker, are left to the worker."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 5)
         first, stale, failed, last, free = await claimed(store, worker)
         done = [completion(first), completion(stale)._replace(run=stale.run + 1)]
         attempts = [attempt(each) for each in (first, stale)]
-        recorded = await store.record_webhooks(attempts, TERMS, done, now=SOON)
+        recorded = await store.endpoints.record(attempts, TERMS, done, now=SOON)
         assert (recorded.acted, set(recorded.settled)) == (False, {first.id})
         assert (await store.job(first.id)).state == "succeeded"
         attempts = [attempt(last), attempt(failed, 500)]
-        recorded = await store.record_webhooks(attempts, TERMS, [completion(last)], now=SOON)
+        recorded = await store.endpoints.record(attempts, TERMS, [completion(last)], now=SOON)
         assert (recorded.acted, recorded.settled) == (False, set())
         assert (await store.job(last.id)).state == "running"
         await came(store, [attempt(failed._replace(run=2), 500)])
         for settled in (set(), {free.id}):  # the first success forgets what has failed
             attempts = [attempt(free._replace(run=free.run + len(settled)))]
-            recorded = await store.record_webhooks(attempts, TERMS, [completion(free)], now=SOON)
+            recorded = await store.endpoints.record(attempts, TERMS, [completion(free)], now=SOON)
             assert (recorded.acted, set(recorded.settled)) == (False, settled)
 
     async def test_few_at_first(self, store: Store) -> None:
         """Delivered messages admit more, up to the limit; an open breaker begins with few again."""
-        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
-        await store.put_endpoint(endpoint())
+        await store.limits.put(replace(USUAL_LIMIT, most=5, start=2))
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 14)
         rounds = []
@@ -214,53 +214,57 @@ class EndpointsContract:
             claims = await claimed(store, worker)
             rounds.append(len(claims))
             done = [completion(each) for each in claims]
-            await store.record_webhooks([attempt(each) for each in claims], TERMS, done, now=SOON)
+            await store.endpoints.record([attempt(each) for each in claims], TERMS, done, now=SOON)
         assert rounds == [2, 2, 4]
         claims = await claimed(store, worker)
         assert len(claims) == 5
         await fail(store, worker, claims)
-        assert await store.probe_webhooks(ERP, at_once=True)
+        assert await store.endpoints.probe(ERP, at_once=True)
         [probe] = await claimed(store, worker)
         await came(store, [attempt(probe)])
-        await store.put_limit(replace(USUAL_LIMIT, most=4, start=None))  # as an operator would
+        await store.limits.put(replace(USUAL_LIMIT, most=4, start=None))  # as an operator would
         await finish(store, worker, [probe], now=SOON)
         await delivered(store, worker, 3)
         assert len(await claimed(store, worker)) == 2
 
     async def test_one_that_is_silent_gets_few_again(self, store: Store) -> None:
         """Nothing more goes out while as many are under way; what arrives admits more."""
-        await store.put_limit(replace(USUAL_LIMIT, most=5, start=2))
-        await store.put_endpoint(endpoint())
+        await store.limits.put(replace(USUAL_LIMIT, most=5, start=2))
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 12)
         for number in (2, 2, 4):
             claims = await claimed(store, worker)
             assert len(claims) == number
             done = [completion(each) for each in claims]
-            await store.record_webhooks([attempt(each) for each in claims], TERMS, done, now=SOON)
+            await store.endpoints.record([attempt(each) for each in claims], TERMS, done, now=SOON)
         held = (await claimed(store, worker, 3))[:3]
-        await store.doubt_endpoint("erp")
-        await store.doubt_endpoint("nobody")
+        await store.endpoints.doubt("erp")
+        await store.endpoints.doubt("nobody")
         assert (len(held), await claimed(store, worker)) == (3, [])
         done = [completion(each) for each in held[:2]]
-        await store.record_webhooks([attempt(each) for each in held[:2]], TERMS, done, now=SOON)
+        await store.endpoints.record([attempt(each) for each in held[:2]], TERMS, done, now=SOON)
         assert len(await claimed(store, worker)) == 1
 
     async def test_whose_breakers_are_open(self, store: Store) -> None:
         """The endpoint's and its host's, but no other's; after a resume one is sent to the host."""
-        await store.put_endpoint(endpoint())
-        await store.put_endpoint(endpoint("crm", url="https://example.com/crm"))
+        await store.endpoints.put(endpoint())
+        await store.endpoints.put(endpoint("crm", url="https://example.com/crm"))
         worker = await join(store)
         await delivered(store, worker, 4)
-        assert await store.open_breakers("erp") == []
+        assert await store.endpoints.open_breakers("erp") == []
         mine = [each for each in await claimed(store, worker) if "example.org" in each.args]
         await fail(store, worker, mine, None)
-        assert {*await store.open_breakers("erp")} == {ERP, HOST}
-        assert await store.open_breakers("crm") == await store.open_breakers("nobody") == []
+        assert {*await store.endpoints.open_breakers("erp")} == {ERP, HOST}
+        assert (
+            await store.endpoints.open_breakers("crm")
+            == await store.endpoints.open_breakers("nobody")
+            == []
+        )
         await delivered(store, worker, 2)
         assert not any("example.org" in each.args for each in await claimed(store, worker))
         assert ((await seen(store)).breaker, (await seen(store)).held) == ("open", 2)
-        await store.resume_endpoint("erp")
+        await store.endpoints.resume("erp")
         again = await claimed(store, worker)
         assert len([each for each in again if "example.org" in each.args]) == 1
         assert ((await seen(store)).breaker, (await seen(store)).held) == ("half_open", 1)
@@ -268,18 +272,18 @@ class EndpointsContract:
     async def test_a_host_that_does_not_answer(self, store: Store) -> None:
         """Its breaker counts for all of its endpoints in total."""
         for id in ("erp", "crm"):
-            await store.put_endpoint(endpoint(id))
+            await store.endpoints.put(endpoint(id))
         worker = await join(store)
         await delivered(store, worker, 2)
         claims = await claimed(store, worker)
         assert len(claims) == 4
         await fail(store, worker, claims, None)
-        assert await store.probe_webhooks(HOST, at_once=True)
-        assert not await store.probe_webhooks(BreakerName("host", "example.com"), at_once=True)
+        assert await store.endpoints.probe(HOST, at_once=True)
+        assert not await store.endpoints.probe(BreakerName("host", "example.com"), at_once=True)
 
     async def test_who_asks_to_be_left_alone(self, store: Store) -> None:
         """429 with Retry-After holds the others for as long, and is no failure."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 2)
         [claim] = await claimed(store, worker, 1)
@@ -294,7 +298,7 @@ class EndpointsContract:
         """Where an endpoint has an order, and waits between attempts, of its own."""
         own: dict[str, Any] = {"order_by": "order_id", "retry": (1.0, 2.5)}
         own["when_dead"] = WhenDead.CONTINUE
-        await store.put_endpoint(endpoint(**own))
+        await store.endpoints.put(endpoint(**own))
         worker = await join(store)
         first, second = await delivered(store, worker, 2)
         [claim] = await claimed(store, worker)
@@ -302,11 +306,11 @@ class EndpointsContract:
         await fail(store, worker, [claim])  # it is dead, and the next one goes on
         [claim] = await claimed(store, worker)
         assert arguments_of(claim)["event"]["id"] == second
-        found, [sent] = await seen(store), await store.endpoints_to_send(["erp"])
+        found, [sent] = await seen(store), await store.endpoints.to_send(["erp"])
         assert isinstance(sent, Endpoint)
         for each in (found, sent):
             assert {name: getattr(each, name) for name in own} == own
-        await store.put_endpoint(endpoint(retry=()))
+        await store.endpoints.put(endpoint(retry=()))
         await publish(store)
         await fan_out(store, await take_one(store, worker))
         [claim] = await claimed(store, worker)  # it waits for nobody
@@ -315,7 +319,7 @@ class EndpointsContract:
 
     async def test_the_last_failure_stays_known(self, store: Store) -> None:
         """Also when it has succeeded since; an attempt's status is shown with its job."""
-        await store.put_endpoint(endpoint(whole=7.5))
+        await store.endpoints.put(endpoint(whole=7.5))
         worker = await join(store)
         await delivered(store, worker, 2)
         first, second = await claimed(store, worker)
@@ -333,7 +337,7 @@ class EndpointsContract:
 
     async def test_gone_is_disabled(self, store: Store) -> None:
         """410: no more deliveries are made, those there are held, and a job announces it."""
-        await store.put_endpoint(endpoint(tenant="acme"))
+        await store.endpoints.put(endpoint(tenant="acme"))
         worker = await join(store)
         for _ in range(2):
             await publish(store, tenant="acme")
@@ -350,13 +354,13 @@ class EndpointsContract:
         others = await store.jobs(JobFilter(task=WEBHOOK_TASK))
         assert len(others) == 2
         assert await claimed(store, worker) == []
-        await store.resume_endpoint("erp")
+        await store.endpoints.resume("erp")
         assert (await seen(store)).active
         assert len(await claimed(store, worker)) == 1
 
     async def test_only_failures_for_days(self, store: Store) -> None:
         """It is disabled, once."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker, 2)
         first, second = await claimed(store, worker)
@@ -368,23 +372,23 @@ class EndpointsContract:
 
     async def test_a_removed_endpoint(self, store: Store) -> None:
         """Nothing of it stays but what waits, which is not held any more."""
-        await store.put_endpoint(endpoint(topics=("*", "order.*"), rate=5.0, concurrency=1))
+        await store.endpoints.put(endpoint(topics=("*", "order.*"), rate=5.0, concurrency=1))
         worker = await join(store)
-        await store.pause_endpoint("erp")
+        await store.endpoints.pause("erp")
         await delivered(store, worker)
         assert await claimed(store, worker) == []
-        assert await store.remove_endpoint("erp")
-        assert not await store.remove_endpoint("erp")
+        assert await store.endpoints.remove("erp")
+        assert not await store.endpoints.remove("erp")
         assert len(await claimed(store, worker)) == 1
-        assert await store.endpoints() == []
-        assert await store.limits() == []
+        assert await store.endpoints.listed() == []
+        assert await store.limits.listed() == []
         await publish(store)
         await fan_out(store, await take_one(store, worker))
         assert len(await of_task(store, WEBHOOK_TASK)) == 1
 
     async def test_attempts_are_pruned_with_their_job(self, store: Store) -> None:
         """And a row of one says what was written, whatever the answer had."""
-        await store.put_endpoint(endpoint())
+        await store.endpoints.put(endpoint())
         worker = await join(store)
         await delivered(store, worker)
         [claim] = await claimed(store, worker)

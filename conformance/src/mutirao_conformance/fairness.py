@@ -176,7 +176,7 @@ class FairnessContract:
 
     async def test_fair_limited(self, store: Store) -> None:
         """Limits are applied in turn; a job that a limit blocked takes a turn again afterwards."""
-        await store.put_limit(Limit(1, by="tenant").on(task="fair"), now=NOW)
+        await store.limits.put(Limit(1, by="tenant").on(task="fair"), now=NOW)
         await put(store, *(of(name) for name in "aaaabbbc"))
         worker = await join(store)
         claims = await take(store, worker)
@@ -200,11 +200,11 @@ class FairnessContract:
             "key": pause_of(None, "fair", "tenant", "a"),
         }[what]
         ids = await put(store, of("a"), of("b", queue="q"))
-        await store.put_limit(rule, now=NOW)
+        await store.limits.put(rule, now=NOW)
         worker = await join(store)
         assert tenants(await take(store, worker)) == "b"
         assert (await store.job(ids[0])).state == JobState.BLOCKED
-        assert await store.remove_limit(rule.name)
+        assert await store.limits.remove(rule.name)
         assert tenants(await take(store, worker)) == "a"
 
     async def test_fair_unique(self, store: Store) -> None:
@@ -278,7 +278,7 @@ class FairnessContract:
         """A job that was not tried takes a turn, however long it was held."""
         await put(store, of("a"), of("a"))
         if how == "parked":
-            await store.put_limit(Limit(1, by="tenant").on(task="fair"), now=NOW)
+            await store.limits.put(Limit(1, by="tenant").on(task="fair"), now=NOW)
         worker = await join(store)
         claims = await take(store, worker)
         if how == "snoozed":
@@ -296,7 +296,7 @@ class FairnessContract:
         worker = await join(store)
         late = await _put_late(store, worker, "a" * 4)
         fresh = await put(store, *(of("a") for _ in range(8)))
-        await store.put_limit(Limit(1, per=per, by="tenant").on(task="fair"), now=NOW)
+        await store.limits.put(Limit(1, per=per, by="tenant").on(task="fair"), now=NOW)
         done: list[int] = []
         for second in range(30):
             claims = await take(store, worker, now=at(second))
@@ -310,13 +310,13 @@ class FairnessContract:
 
     async def test_fair_deliveries(self, store: Store) -> None:
         """However many are late to others, or to the same endpoint, one that is not goes out."""
-        await store.put_endpoint(endpoint("a"))
-        await store.put_endpoint(endpoint("b"))
+        await store.endpoints.put(endpoint("a"))
+        await store.endpoints.put(endpoint("b"))
         worker = await join(store)
         await delivered(store, worker, 30)
         again = [_late(claim) for claim in await claimed(store, worker)]
         assert len(await store.settle(worker, again, now=SOON)) == 60
-        await store.put_endpoint(endpoint("c"))
+        await store.endpoints.put(endpoint("c"))
         await delivered(store, worker, 2)
         lanes = {each.lane.queue: each.lane for each in await store.lanes(None, now=SOON)}
         fresh = lanes.pop(fair_lane(WEBHOOK_QUEUE))

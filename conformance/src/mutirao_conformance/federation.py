@@ -30,17 +30,17 @@ def delivery(host: str = HOST) -> NewJob:
 
 async def fail_host(store: Store, seconds: float = 0) -> None:
     """Make the host fail."""
-    known = await store.host(HOST)
+    known = await store.federation.host(HOST)
     seen = None if known is None else known.changed_at
 
     def amend(was: Host, now: datetime) -> Host:
         return fails(was, now, seen, status=503, error="down")
 
-    await store.change_host(HOST, amend, queue=QUEUE, now=at(seconds))
+    await store.federation.change_host(HOST, amend, queue=QUEUE, now=at(seconds))
 
 
 class FederationContract:
-    """`Store.change_host` and what is asked about hosts."""
+    """`Store.federation`: `change_host` and what is asked about hosts."""
 
     async def test_a_host_that_fails_is_waited_for(self, store: Store) -> None:
         """Its deliveries are blocked, others run; the probe lets one through, then all."""
@@ -52,76 +52,79 @@ class FederationContract:
         await store.settle(worker, [ended(claim)], now=NOW)
         [probe] = await store.jobs(JobFilter(task=PROBE))
         assert (probe.args, probe.run_at) == ({"host": HOST}, NOW + timedelta(seconds=10))
-        early = await store.change_host(HOST, probe_is_due, queue=QUEUE, now=at(9))
+        early = await store.federation.change_host(HOST, probe_is_due, queue=QUEUE, now=at(9))
         assert early.most == 0
-        await store.change_host(HOST, probe_is_due, queue=QUEUE, now=at(10))
+        await store.federation.change_host(HOST, probe_is_due, queue=QUEUE, now=at(10))
         await take(store, worker, limit=10, now=at(10))
         found = await store.jobs(JobFilter(task=DELIVER, limit=None))
         assert sorted(str(each.state) for each in found) == [
             "blocked", "blocked", "running", "succeeded",
         ]  # fmt: skip
-        known = await store.host(HOST)
+        known = await store.federation.host(HOST)
         assert known is not None
         seen = known.changed_at
-        up = await store.change_host(
+        up = await store.federation.change_host(
             HOST, lambda was, now: answers(was, seen), queue=QUEUE, now=at(11)
         )
-        assert (up.state, up.failures, await store.limits()) == (HostState.UP, 0, [])
+        assert (up.state, up.failures, await store.limits.listed()) == (HostState.UP, 0, [])
         assert len(await take(store, worker, limit=10, now=at(12))) == 2
 
     async def test_the_first_of_many_failures_counts(self, store: Store) -> None:
         """Attempts that began before it are ignored; an unchanged state is not written."""
         await fail_host(store)
-        before = await store.host(HOST)
-        after = await store.change_host(
+        before = await store.federation.host(HOST)
+        after = await store.federation.change_host(
             HOST, lambda was, now: fails(was, now, None), queue=QUEUE, now=at(1)
         )
         assert after == before
-        same = await store.change_host(OTHER, lambda was, now: was, queue=QUEUE)
+        same = await store.federation.change_host(OTHER, lambda was, now: was, queue=QUEUE)
         assert same == Host(name=OTHER)
-        assert await store.host(OTHER) is None
+        assert await store.federation.host(OTHER) is None
         await fail_host(store, 60)
-        known = await store.host(HOST)
+        known = await store.federation.host(HOST)
         assert known is not None
         assert (known.failures, known.failing_since) == (2, NOW)
         assert known.next_probe == at(60 + 20)
         await fail_host(store, 31 * 86_400)
-        known = await store.host(HOST)
+        known = await store.federation.host(HOST)
         assert known is not None
         assert (known.state, known.next_probe) == (HostState.UNAVAILABLE, None)
-        heard = await store.change_host(HOST, lambda was, now: is_heard_from(was), queue=QUEUE)
+        heard = await store.federation.change_host(
+            HOST, lambda was, now: is_heard_from(was), queue=QUEUE
+        )
         assert (heard.state, heard.most) == (HostState.FAILING, 1)
 
     async def test_hosts_are_listed_and_forgotten(self, store: Store) -> None:
         """With their deliveries; what waited for one runs."""
         await put(store, delivery(), delivery(OTHER))
         await fail_host(store)
-        assert [(h.name, h.failures, h.waiting, h.dead) for h in await store.hosts()] == [
+        found = await store.federation.hosts()
+        assert [(h.name, h.failures, h.waiting, h.dead) for h in found] == [
             (HOST, 1, 1, 0), (OTHER, 0, 1, 0),
         ]  # fmt: skip
-        [known] = await store.hosts(counted=False)
+        [known] = await store.federation.hosts(counted=False)
         assert (known.name, known.failures, known.waiting) == (HOST, 1, 0)
-        assert [await store.forget_host(HOST) for _ in range(2)] == [True, False]
+        assert [await store.federation.forget_host(HOST) for _ in range(2)] == [True, False]
         assert len(await take(store, await join(store), limit=10)) == 2
 
     async def test_what_was_said_last(self, store: Store) -> None:
         """Is kept until it is not known any more, or the host is forgotten."""
         for what in (SAID, SAID._replace(kind="Update", job=9)):
-            await store.note_said("a" * 64, HOST, what)
-            assert await store.said("a" * 64) == what
-        await store.unsay("a" * 64)
-        assert await store.said("a" * 64) is None
-        await store.note_said("b" * 64, HOST, SAID)
-        await store.forget_host(HOST)
-        assert await store.said("b" * 64) is None
+            await store.federation.note_said("a" * 64, HOST, what)
+            assert await store.federation.said("a" * 64) == what
+        await store.federation.unsay("a" * 64)
+        assert await store.federation.said("a" * 64) is None
+        await store.federation.note_said("b" * 64, HOST, SAID)
+        await store.federation.forget_host(HOST)
+        assert await store.federation.said("b" * 64) is None
 
     async def test_what_was_said_long_ago(self, store: Store) -> None:
         """Is forgotten, oldest first, a batch at a time; not what was said again since."""
         for n in (3, 1, 2):
-            await store.note_said(f"{n}" * 64, HOST, SAID, now=at(n))
-        await store.note_said("1" * 64, HOST, SAID, now=at(10))
-        assert await store.prune_said(60.0, 10, now=at(62)) == 0
-        assert await store.prune_said(60.0, 1, now=at(64)) == 1
-        assert await store.said("2" * 64) is None
-        assert await store.prune_said(60.0, 10, now=at(64)) == 1
-        assert await store.said("1" * 64) == SAID
+            await store.federation.note_said(f"{n}" * 64, HOST, SAID, now=at(n))
+        await store.federation.note_said("1" * 64, HOST, SAID, now=at(10))
+        assert await store.federation.prune_said(60.0, 10, now=at(62)) == 0
+        assert await store.federation.prune_said(60.0, 1, now=at(64)) == 1
+        assert await store.federation.said("2" * 64) is None
+        assert await store.federation.prune_said(60.0, 10, now=at(64)) == 1
+        assert await store.federation.said("1" * 64) == SAID

@@ -44,16 +44,16 @@ class HeldContract:
 
     async def test_held_ones_go_out_in_the_order_of_publications(self, store: Store) -> None:
         """Not in the order in which workers created the deliveries; for each cause of the hold."""
-        await store.put_endpoint(endpoint(concurrency=1))
-        await store.put_endpoint(endpoint("other"))
+        await store.endpoints.put(endpoint(concurrency=1))
+        await store.endpoints.put(endpoint("other"))
         worker = await join(store)
         for id in ("erp", "other"):
-            assert await store.pause_endpoint(id)
+            assert await store.endpoints.pause(id)
         published = await delivered_anyhow(store, worker)
         assert await claimed(store, worker) == []
         assert ((await seen(store)).held, (await seen(store, "other")).held) == (6, 6)
         for id in ("erp", "other"):
-            assert await store.resume_endpoint(id)
+            assert await store.endpoints.resume(id)
         order = await one_by_one(store, worker)
         assert [event for id, event in order if id == "erp"] == published
         assert [event for id, event in order if id == "other"] == published
@@ -61,7 +61,7 @@ class HeldContract:
     @pytest.mark.parametrize("lets_out", ["its probe", "resume", "its host's probe"])
     async def test_in_order_after_a_breaker(self, store: Store, lets_out: str) -> None:
         """A breaker of the endpoint or of its host, closed by its probe or by a user."""
-        await store.put_endpoint(endpoint(concurrency=1))
+        await store.endpoints.put(endpoint(concurrency=1))
         worker = await join(store)
         published = await delivered_anyhow(store, worker)
         [failing] = await claimed(store, worker)
@@ -73,8 +73,8 @@ class HeldContract:
         assert await claimed(store, worker) == []
         assert ((await seen(store)).breaker, (await seen(store)).held) == ("open", 5)
         if lets_out == "resume":
-            assert await store.resume_endpoint("erp")
+            assert await store.endpoints.resume("erp")
         else:
             for breaker in (ERP, HOST):
-                assert await store.probe_webhooks(breaker, at_once=True, now=SOON) or not silent
+                assert await store.endpoints.probe(breaker, at_once=True, now=SOON) or not silent
         assert [event for _, event in await one_by_one(store, worker)] == published

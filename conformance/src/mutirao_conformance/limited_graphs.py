@@ -26,7 +26,7 @@ def last(**options: object) -> NewJob:
 
 
 class LimitedGraphsContract:
-    """`Store.enqueue_graph` and `Store.put_limit` in combination."""
+    """`Store.enqueue_graph` and `Store.limits` in combination."""
 
     async def test_limited_members_and_what_follows(self, store: Store) -> None:
         """No more members run than may; what follows waits for those that were parked, too."""
@@ -114,12 +114,12 @@ class LimitedGraphsContract:
     async def test_a_paused_queue(self, store: Store) -> None:
         """Its steps are blocked, and their graph runs on: it needs no redriving."""
         pause = pause_of("q", None)
-        await store.put_limit(pause, now=NOW)
+        await store.limits.put(pause, now=NOW)
         first, second = await write_graph(store, chain(last(), last(queue="q")))
         worker = await join(store)
         await finish(store, worker, [await take_one(store, worker)])
         assert await take(store, worker) == []
         assert (await store.job(second)).state is JobState.BLOCKED
         assert await stands(store, first) == (GraphState.RUNNING, "last")
-        await store.remove_limit(pause.name)
+        await store.limits.remove(pause.name)
         assert (await take_one(store, worker)).id == second

@@ -35,13 +35,13 @@ async def limited(store: Store, most: int = 1, **options: Any) -> Rule:
     """Limit the task of the usual jobs; return the rule."""
     where = {name: options.pop(name) for name in ("task", "queue") if name in options}
     rule = Limit(most, **options).on(**where or {"task": "greet"})
-    await store.put_limit(rule, now=NOW)
+    await store.limits.put(rule, now=NOW)
     return rule
 
 
 async def full(store: Store, name: str, key: str = "") -> LimitRecord:
     """Return how full a limit is."""
-    [record] = [r for r in await store.limits() if (r.name, r.key or "") == (name, key)]
+    [record] = [r for r in await store.limits.listed() if (r.name, r.key or "") == (name, key)]
     return record
 
 
@@ -51,7 +51,7 @@ async def states(store: Store, ids: list[int]) -> list[JobState]:
 
 
 class LimitsContract:
-    """`Store.put_limit` and what comes of it."""
+    """`Store.limits` and what comes of it."""
 
     @pytest.mark.parametrize("by", ["tenant", "group"])
     async def test_by_whose_job_it_is(self, store: Store, by: str) -> None:

@@ -138,7 +138,7 @@ class OrderingContract:
         await finish(store, worker, [each for each in claims if each is not dead], now=LATER)
         third, other = await fanned_out(store, worker, 7, 8)
         assert publications(await next_ones(store, worker)) == [other]
-        [record] = await store.subscriptions()
+        [record] = await store.subscriptions.listed()
         assert (record.order_by, record.when_dead) == ("order.id", STOP)
         assert record.stopped == 1
         assert await store.mend(now=LATER) == {}
@@ -188,7 +188,9 @@ class OrderingContract:
         await in_order(store)
         worker = await join(store)
         first, second = await fanned_out(store, worker, 7, 7)
-        made = await store.replay(Replay(subscription="mail", topic=TOPIC, since=NOW), 0)
+        made = await store.subscriptions.replay(
+            Replay(subscription="mail", topic=TOPIC, since=NOW), 0
+        )
         assert made.deliveries == 2
         for publication in (first, second, first, second):
             claims = await next_ones(store, worker)

@@ -54,7 +54,7 @@ class PausingContract:
         )  # fmt: skip
         assert record.changed_at == at(11)
         assert record.last_state == "cancelled"
-        assert await store.agenda(now=at(1_000)) == NOTHING
+        assert await store.schedules.agenda(now=at(1_000)) == NOTHING
         assert await tick(store, 1_000) == ()
         await order(store, schedule_rules.resume, seconds=1_000)
         assert (await the_record(store)).reason is None
@@ -75,7 +75,7 @@ class PausingContract:
             ended(claims[3], OutcomeKind.RETRIED, after=1),
         ]
         assert len(await store.settle(worker, batch, now=at(11))) == 4
-        paused = [each.status is ScheduleStatus.PAUSED for each in await store.schedules()]
+        paused = [each.status is ScheduleStatus.PAUSED for each in await store.schedules.listed()]
         assert sorted(paused) == [False, False, False, True]
 
     async def test_a_stale_one_stops_nothing(self, store: Store) -> None:
@@ -107,7 +107,7 @@ class PausingContract:
         """The reason of the first pause is kept, and removed by the resume."""
         await plan(store, scheduled())
         for reason in ("first", "second"):
-            await store.amend_schedule(
+            await store.schedules.amend(
                 "s", partial(schedule_rules.pause, name="s", reason=reason), now=NOW
             )
         assert (await the_record(store)).reason == "first"
@@ -162,7 +162,7 @@ class PausingContract:
         worker = await join(store, expiry=1e9)
         await plan(store, scheduled(pause_after=1, overlap="after"))
         await self._run(store, worker, 10, [OutcomeKind.DEAD])
-        assert (await store.agenda(now=at(11))).due == ("s",)
+        assert (await store.schedules.agenda(now=at(11))).due == ("s",)
         assert await tick(store, 11) == ()
         assert (await the_record(store)).status is ScheduleStatus.PAUSED
         await order(store, schedule_rules.resume, seconds=20)

@@ -34,7 +34,7 @@ async def one_in_each_state(store: Store, **options: Any) -> dict[JobState, int]
         [ids[JobState(kind.value)]] = await put_finished(store, worker, due(**options), kind=kind)
     [ids[JobState.RUNNING]] = await put(store, due(**options))
     assert len(await take(store, worker, queues=[options.get("queue", "default")])) == 1
-    await store.put_limit(pause_of(None, "paused"), now=NOW)
+    await store.limits.put(pause_of(None, "paused"), now=NOW)
     [ids[JobState.BLOCKED]] = await put(store, due("paused", **options))
     assert await take(store, worker, queues=[options.get("queue", "default")]) == []
     [ids[JobState.READY]] = await put(store, due(**options))

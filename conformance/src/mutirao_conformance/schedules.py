@@ -51,7 +51,7 @@ def scheduled(name: str = "s", *, seconds: float = 10, **terms: Any) -> Schedule
 
 async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) -> ScheduleState:
     """Put a schedule; return its record."""
-    put = await store.amend_schedule(
+    put = await store.schedules.amend(
         schedule.name, partial(schedule_rules.put, schedule=schedule), now=now
     )
     assert put.state is not None
@@ -60,8 +60,8 @@ async def plan(store: Store, schedule: Schedule, *, now: datetime | None = NOW) 
 
 async def tick(store: Store, seconds: float, name: str = "s") -> tuple[int, ...]:
     """Tick one schedule, so long after NOW; return the jobs it made, or raise its error."""
-    others = [each.name for each in await store.schedules() if each.name != name]
-    results = await store.tick_schedules(2, without=others, now=at(seconds))
+    others = [each.name for each in await store.schedules.listed() if each.name != name]
+    results = await store.schedules.tick(2, without=others, now=at(seconds))
     assert [each.name for each in results] in ([], [name])
     for each in results:
         if each.error is not None:
@@ -76,23 +76,23 @@ async def order(
     seconds: float = 0,
 ) -> Amended:
     """Pause, resume, remove a schedule or run it."""
-    return await store.amend_schedule(name, lambda stands: give(stands, name), now=at(seconds))
+    return await store.schedules.amend(name, lambda stands: give(stands, name), now=at(seconds))
 
 
 async def the_record(store: Store) -> ScheduleRecord:
     """Return the one schedule there is."""
-    [record] = await store.schedules()
+    [record] = await store.schedules.listed()
     return record
 
 
 class SchedulesContract:
-    """`Store.amend_schedule`, `agenda`, `confirm_declared` and `schedules`."""
+    """`Store.schedules`: `amend`, `agenda`, `confirm_declared` and `listed`."""
 
     async def test_no_schedule(self, store: Store) -> None:
         """Nothing is due or listed, and ticking what is not there makes nothing."""
-        assert await store.agenda(now=NOW) == NOTHING
-        assert await store.schedules() == []
-        assert await store.amend_schedule("s", schedule_rules.tick, now=NOW) == Amended(None)
+        assert await store.schedules.agenda(now=NOW) == NOTHING
+        assert await store.schedules.listed() == []
+        assert await store.schedules.amend("s", schedule_rules.tick, now=NOW) == Amended(None)
 
     @pytest.mark.parametrize(
         "timing",
@@ -132,7 +132,7 @@ class SchedulesContract:
             found.append(facts.state)
             return Amendment(facts.state)
 
-        await other_store.amend_schedule(whole.name, look, now=NOW)
+        await other_store.schedules.amend(whole.name, look, now=NOW)
         assert found == [state]
         assert state.schedule == whole
         assert state.next_at == next_tick(whole, NOW)
@@ -178,12 +178,12 @@ class SchedulesContract:
             raise InvalidSchedule("no")
 
         with pytest.raises(InvalidSchedule, match=r"^no$"):
-            await store.amend_schedule("s", fail, now=at(10))
+            await store.schedules.amend("s", fail, now=at(10))
         with pytest.raises(InvalidSchedule, match=r"^no$"):
-            await store.amend_schedule("another", fail, now=at(10))
-        after = await store.amend_schedule("s", lambda s: Amendment(s.state), now=at(10))
+            await store.schedules.amend("another", fail, now=at(10))
+        after = await store.schedules.amend("s", lambda s: Amendment(s.state), now=at(10))
         assert after == Amended(before)
-        assert len(await store.schedules()) == 1
+        assert len(await store.schedules.listed()) == 1
 
     async def test_a_tick_that_has_its_job(self, store: Store) -> None:
         """Should the schedule be set back, no second job is made, and nothing changes."""
@@ -194,11 +194,11 @@ class SchedulesContract:
             assert facts.state is not None
             return Amendment(replace(facts.state, next_at=at(10)))
 
-        await store.amend_schedule("s", set_back, now=at(11))
+        await store.schedules.amend("s", set_back, now=at(11))
         with pytest.raises(WrongState, match="tick of schedule 's' has its job already"):
             await tick(store, 12)
         assert len(await store.jobs(JobFilter())) == 1
-        assert (await store.agenda(now=at(12))).due == ("s",)
+        assert (await store.schedules.agenda(now=at(12))).due == ("s",)
 
     async def test_all_missed_ticks(self, store: Store) -> None:
         """One job each, in order."""
@@ -220,24 +220,28 @@ class SchedulesContract:
         """Those that are due, longest first, and the seconds to the next that is not."""
         for seconds in (30, 10, 20.5):
             await plan(store, scheduled(f"every {seconds}", seconds=seconds))
-        assert await other_store.agenda(now=NOW) == Agenda((), 10, awaits=False)
+        assert await other_store.schedules.agenda(now=NOW) == Agenda((), 10, awaits=False)
         due = ("every 10", "every 20.5")
-        assert await other_store.agenda(now=at(20.5)) == Agenda(due, 9.5, awaits=False)
-        some = await other_store.agenda(without=["every 10", "every 30"], now=at(20.5))
+        assert await other_store.schedules.agenda(now=at(20.5)) == Agenda(due, 9.5, awaits=False)
+        some = await other_store.schedules.agenda(without=["every 10", "every 30"], now=at(20.5))
         assert some == Agenda(due[1:], None, awaits=False)
         await order(store, schedule_rules.pause, "every 10")
-        assert await other_store.agenda(now=at(20.5)) == Agenda(due[1:], 9.5, awaits=False)
+        assert await other_store.schedules.agenda(now=at(20.5)) == Agenda(
+            due[1:], 9.5, awaits=False
+        )
         await order(store, schedule_rules.remove, "every 30")
-        assert await other_store.agenda(now=at(20.5)) == Agenda(due[1:], None, awaits=False)
+        assert await other_store.schedules.agenda(now=at(20.5)) == Agenda(
+            due[1:], None, awaits=False
+        )
 
     async def test_the_agenda_by_the_database_s_clock(self, store: Store) -> None:
         """Without `now`, it is now."""
         await plan(store, scheduled(seconds=500), now=None)
-        found = await store.agenda()
+        found = await store.schedules.agenda()
         assert found.due == ()
         assert found.next_in is not None
         assert 400 < found.next_in < 500
-        state = (await store.amend_schedule("s", schedule_rules.tick)).state
+        state = (await store.schedules.amend("s", schedule_rules.tick)).state
         assert state is not None
         assert state.next_at is not None
         assert state.next_at > datetime.now(UTC)
@@ -260,16 +264,16 @@ class SchedulesContract:
         await plan(store, scheduled(overlap=Overlap.AFTER))
         worker = await join(store)
         await tick(store, 10)
-        assert await store.agenda(now=at(99)) == Agenda((), None, awaits=True)
+        assert await store.schedules.agenda(now=at(99)) == Agenda((), None, awaits=True)
         assert await tick(store, 99) == ()
         claim = await take_one(store, worker, now=FAR_AHEAD)
-        assert (await store.agenda(now=at(99))).awaits
-        assert await store.agenda(without=["s"], now=at(99)) == NOTHING
+        assert (await store.schedules.agenda(now=at(99))).awaits
+        assert await store.schedules.agenda(without=["s"], now=at(99)) == NOTHING
         await finish(store, worker, [claim], kind, now=at(100))
-        assert await store.agenda(now=at(101)) == Agenda(("s",), None, awaits=False)
-        assert await store.agenda(without=["s"], now=at(101)) == NOTHING
+        assert await store.schedules.agenda(now=at(101)) == Agenda(("s",), None, awaits=False)
+        assert await store.schedules.agenda(without=["s"], now=at(101)) == NOTHING
         assert await tick(store, 101) == ()
-        assert await store.agenda(now=at(101)) == Agenda((), 9, awaits=False)
+        assert await store.schedules.agenda(now=at(101)) == Agenda((), 9, awaits=False)
         assert len(await tick(store, 110)) == 1
 
     async def test_after_a_cancelled_one(self, store: Store) -> None:
@@ -278,7 +282,7 @@ class SchedulesContract:
         await tick(store, 10)
         await store.cancel(JobFilter(), now=at(20))
         assert await tick(store, 21) == ()
-        assert await store.agenda(now=at(21)) == Agenda((), 9, awaits=False)
+        assert await store.schedules.agenda(now=at(21)) == Agenda((), 9, awaits=False)
 
     async def test_after_one_that_was_pruned(self, store: Store) -> None:
         """Its end is not known any more, but that it is over."""
@@ -288,7 +292,7 @@ class SchedulesContract:
         await finish(store, worker, await take(store, worker, now=FAR_AHEAD), now=at(20))
         assert await store.prune(OutcomeKind.SUCCEEDED, 0, 10, now=at(30)) == 1
         await tick(store, 50)
-        assert (await store.agenda(now=at(50))).next_in == 10
+        assert (await store.schedules.agenda(now=at(50))).next_in == 10
         assert (await the_record(store)).last_state is None
 
     async def test_commands(self, store: Store) -> None:
@@ -303,7 +307,7 @@ class SchedulesContract:
         assert resumed is not None
         assert (resumed.next_at, resumed.last_job, resumed.runs) == (at(30), other, 0)
         assert (await order(store, schedule_rules.remove, seconds=26)).state is None
-        assert await store.schedules() == []
+        assert await store.schedules.listed() == []
         assert sorted(ids_of(await store.jobs(JobFilter()))) == [id, other]
 
     async def test_removed_and_made_again(self, store: Store) -> None:
@@ -320,7 +324,7 @@ class SchedulesContract:
         await plan(store, scheduled("a", max_runs=1, job=NewJob(task="t", args='{"n": 1}')))
         worker = await join(store)
         [id] = await tick(store, 10, "a")
-        found = {record.name: record for record in await other_store.schedules()}
+        found = {record.name: record for record in await other_store.schedules.listed()}
         assert list(found) == ["a", "b"]
         assert (found["b"].status, found["b"].cron, found["b"].every) == (
             "active", "0 0 1 1 *", None
@@ -332,16 +336,16 @@ class SchedulesContract:
         assert (found["a"].last_job, found["a"].last_state) == (id, "ready")
         assert (found["a"].last_tick, found["a"].last_duration) == (at(10), None)
         pause = pause_of(None, found["a"].task)
-        await store.put_limit(pause)
+        await store.limits.put(pause)
         assert await take(store, worker, now=FAR_AHEAD) == []
-        assert (await other_store.schedules())[0].last_state == "blocked"
-        assert await store.remove_limit(pause.name)
+        assert (await other_store.schedules.listed())[0].last_state == "blocked"
+        assert await store.limits.remove(pause.name)
         claims = await take(store, worker, now=FAR_AHEAD)
-        assert (await other_store.schedules())[0].last_state == "running"
+        assert (await other_store.schedules.listed())[0].last_state == "running"
         await finish(
             store, worker, claims, OutcomeKind.DEAD, now=at(40), error_type="E", error="why"
         )
-        [ended, _] = await other_store.schedules()
+        [ended, _] = await other_store.schedules.listed()
         assert (ended.last_state, ended.last_error) == ("dead", "why")
         assert (ended.last_started_at, ended.last_finished_at) == (at(40), at(40))
         assert ended.last_duration == 0
@@ -363,25 +367,29 @@ class SchedulesContract:
         """Keeps schedules that code made known as such, as long as some worker has them."""
         for name in ("mine", "theirs"):
             declare = partial(schedule_rules.declare, schedule=scheduled(name), worker="w1")
-            await store.amend_schedule(name, declare)
+            await store.schedules.amend(name, declare)
         await plan(store, scheduled("put"), now=None)
-        record = {each.name: each for each in await store.schedules()}
+        record = {each.name: each for each in await store.schedules.listed()}
         assert [each.in_code for each in record.values()] == [True, None, True]
         assert record["mine"].declared_by == "w1"
         declared_at = record["mine"].declared_at
         assert declared_at is not None
         soon, later = declared_at + timedelta(seconds=59), declared_at + timedelta(seconds=61)
-        await other_store.confirm_declared(["mine", "put", "unknown"], "w2", every=60, now=soon)
-        assert {each.declared_by for each in await store.schedules()} == {"w1", None}
-        await other_store.confirm_declared(["mine", "put", "unknown"], "w2", every=60, now=later)
-        record = {each.name: each for each in await store.schedules()}
+        await other_store.schedules.confirm_declared(
+            ["mine", "put", "unknown"], "w2", every=60, now=soon
+        )
+        assert {each.declared_by for each in await store.schedules.listed()} == {"w1", None}
+        await other_store.schedules.confirm_declared(
+            ["mine", "put", "unknown"], "w2", every=60, now=later
+        )
+        record = {each.name: each for each in await store.schedules.listed()}
         assert (record["mine"].declared_by, record["mine"].declared_at) == ("w2", later)
         assert (record["theirs"].declared_by, record["put"].declared_by) == ("w1", None)
 
     async def test_one_that_left_the_code(self, store: Store) -> None:
         """Minutes after the last worker had it, the list says so; it ticks on."""
         declare = partial(schedule_rules.declare, schedule=scheduled(), worker="w1")
-        await store.amend_schedule("s", declare, now=NOW)
+        await store.schedules.amend("s", declare, now=NOW)
         record = await the_record(store)
         assert (record.origin, record.in_code, record.declared_at) == ("code", False, NOW)
         assert len(await tick(store, 10)) == 1

@@ -128,15 +128,18 @@ class SubscriptionsContract:
         await finish(store, worker, claims, now=LATER)
         [last] = await published(store, worker, 7)
         assert [task for task, _ in await deliveries(store, last)] == ["audit", "mail"]
-        replayed = await store.replay(Replay(subscription="mail", since=EPOCH), 0)
+        replayed = await store.subscriptions.replay(Replay(subscription="mail", since=EPOCH), 0)
         assert replayed == (3, None)  # of 8, and those without a key
         missing = Replay(subscription="mail", since=EPOCH, missing=True)
-        assert await store.replay(missing, 0) == (0, None)  # one of 7 waits
+        assert await store.subscriptions.replay(missing, 0) == (0, None)  # one of 7 waits
         await finish(store, worker, await take(store, worker, 99, now=LATER), now=LATER)
-        assert await store.replay(missing, 0) == (1, None)  # of both of 7 that were left out
+        assert await store.subscriptions.replay(missing, 0) == (
+            1,
+            None,
+        )  # of both of 7 that were left out
         assert [task for task, _ in await deliveries(store, second)] == ["audit", "mail"]
-        assert await store.replay(missing, 0) == (0, None)
-        [record] = [each for each in await store.subscriptions() if each.id == "mail"]
+        assert await store.subscriptions.replay(missing, 0) == (0, None)
+        [record] = [each for each in await store.subscriptions.listed() if each.id == "mail"]
         assert record.key == "to.id"
 
     async def test_the_newest_of_a_key(self, store: Store) -> None:
@@ -157,8 +160,8 @@ class SubscriptionsContract:
         """Its deliveries bring them, and have one attempt more; those of others do not."""
         asked = subscription("mail")
         waits = replace(asked, retry=(5.0, 60.0), job=replace(asked.job, max_attempts=3))
-        await store.put_subscription(waits)
-        await store.put_subscription(replace(asked, id="other", limits=(Limit(2),)))
+        await store.subscriptions.put(waits)
+        await store.subscriptions.put(replace(asked, id="other", limits=(Limit(2),)))
         worker = await join(store)
         await published(store, worker, 1)
         claims = await take(store, worker, now=LATER)
@@ -166,7 +169,7 @@ class SubscriptionsContract:
         assert (brought["mail"]["retry"], "retry" in brought["other"]) == ([5.0, 60.0], False)
         assert {claim.max_attempts for claim in claims} == {3, None}
         assert all(claim.args.startswith('{"subscription":') for claim in claims)
-        await store.put_subscription(asked)
+        await store.subscriptions.put(asked)
         await published(store, worker, 1)
         [usual] = [c for c in await take(store, worker, now=LATER) if "other" not in c.args]
         assert (usual.max_attempts, "retry" in args_of(usual)) == (None, False)
@@ -174,8 +177,8 @@ class SubscriptionsContract:
     async def test_a_limit_of_a_subscription(self, store: Store) -> None:
         """It counts its own deliveries, of all workers; without it those that waited may run."""
         asked = subscription("mail", limits=(Limit(2), Limit(100, per=60, burst=100)))
-        await store.put_subscription(asked)
-        await store.put_subscription(replace(asked, id="other", limits=()))
+        await store.subscriptions.put(asked)
+        await store.subscriptions.put(replace(asked, id="other", limits=()))
         worker, colleague = await join(store), await join(store)
         await published(store, worker, 1, 2, 3)
         claims = await take(store, worker, 4, now=LATER) + await take(store, colleague, now=LATER)
@@ -183,14 +186,14 @@ class SubscriptionsContract:
         assert sorted(mine) == ["mail", "mail", "other", "other", "other"]
         await finish(store, worker, [c for c in claims if '"mail"' in c.args][:1], now=LATER)
         assert len(await take(store, worker, now=LATER)) == 1
-        [most, _] = [limit for limit in await store.limits() if limit.running or limit.per]
+        [most, _] = [limit for limit in await store.limits.listed() if limit.running or limit.per]
         assert (most.name, most.running) == ("subscription mail", 2)
-        await store.put_subscription(asked, worker="w")  # declared: what was asked for stays
+        await store.subscriptions.put(asked, worker="w")  # declared: what was asked for stays
         await published(store, worker, 4)
         assert len(await take(store, worker, now=LATER)) == 1
-        assert await store.remove_subscription("mail")
+        assert await store.subscriptions.remove("mail")
         assert len(await take(store, worker, now=LATER)) == 1
-        assert await store.limits() == []
+        assert await store.limits.listed() == []
 
     async def test_replayed(self, store: Store) -> None:
         """Matching publications are delivered again, in parts, except by a fan-out that goes on."""
@@ -201,10 +204,10 @@ class SubscriptionsContract:
             await fan_out(store, claim)
         waiting = await publish(store, payload='{"n":3}')
         asked = Replay(subscription="other", since=EPOCH)
-        assert (await store.replay(asked, 0)).deliveries == 2
-        assert (await store.replay(asked, ids[1])).deliveries == 1
-        assert await store.replay(replace(asked, missing=True), 0) == (0, None)
-        nobody = await store.replay(replace(asked, until=EPOCH + SECOND), 0)
+        assert (await store.subscriptions.replay(asked, 0)).deliveries == 2
+        assert (await store.subscriptions.replay(asked, ids[1])).deliveries == 1
+        assert await store.subscriptions.replay(replace(asked, missing=True), 0) == (0, None)
+        nobody = await store.subscriptions.replay(replace(asked, until=EPOCH + SECOND), 0)
         assert nobody == (0, None)
         assert [task for task, _ in await deliveries(store, waiting)] == []
         tasks = [task for task, _ in await deliveries(store, ids[3])]
@@ -213,12 +216,12 @@ class SubscriptionsContract:
         assert json.loads(first.args)["event"]["subscription"] == "other"
         new = replace(asked, subscription="new", topic=TOPIC, missing=True)
         with pytest.raises(UnknownSubscription, match="no subscription 'new'"):
-            await store.replay(new, 0)
+            await store.subscriptions.replay(new, 0)
         await subscribe(store, subscription("new", group="g"))
-        assert await store.replay(new, 0) == (4, None)
-        assert await store.replay(new, 0) == (0, None)
+        assert await store.subscriptions.replay(new, 0) == (4, None)
+        assert await store.subscriptions.replay(new, 0) == (0, None)
         with pytest.raises(InvalidSubscription, match=r"is to order\.placed, and not to a"):
-            await store.replay(replace(new, topic="a"), 0)
+            await store.subscriptions.replay(replace(new, topic="a"), 0)
 
     async def test_patterns_are_as_they_are_written(self, store: Store) -> None:
         """No letter matches another: with an order, and in a replay."""
@@ -236,7 +239,10 @@ class SubscriptionsContract:
         for id in others:
             await fan_out(store, claims[id])
             assert await deliveries(store, id) == []
-        assert await store.replay(Replay(subscription="mail", since=EPOCH), 0) == (1, None)
+        assert await store.subscriptions.replay(Replay(subscription="mail", since=EPOCH), 0) == (
+            1,
+            None,
+        )
 
     async def test_a_newcomer_beside_a_worker(self, store: Store) -> None:
         """Each publication is delivered once, also one whose fan-out was half done."""
@@ -244,57 +250,59 @@ class SubscriptionsContract:
         await subscribe(store, *(f"s{n:04}" for n in range(1_500)))
         id = await publish(store)
         claim = await take_one(store, worker)
-        last = await store.fan_out(job_of(claim), Noted(), None)
+        last = await store.subscriptions.fan_out(job_of(claim), Noted(), None)
         for each in ("s0000.early", "s1400.late"):
             await subscribe(store, each)
-            await store.replay(Replay(subscription=each, since=EPOCH, missing=True), 0)
+            await store.subscriptions.replay(
+                Replay(subscription=each, since=EPOCH, missing=True), 0
+            )
         while last is not None:
-            last = await store.fan_out(job_of(claim), Noted(), last)
+            last = await store.subscriptions.fan_out(job_of(claim), Noted(), last)
         tasks = [task for task, _ in await deliveries(store, id)]
         assert len(tasks) == len(set(tasks)) == 1_502
 
     async def test_at_run_time(self, store: Store) -> None:
         """A change stays until the code has something else; a disabled one stays disabled."""
         worker = await join(store)
-        await store.put_subscription(subscription("mail"), worker="w", now=NOW)
-        assert await store.set_subscription_active("mail", False, now=at(1))
+        await store.subscriptions.put(subscription("mail"), worker="w", now=NOW)
+        assert await store.subscriptions.set_active("mail", False, now=at(1))
         changed = subscription("mail", tenant="acme", filter={"a": [1]}, queue="slow")
-        await store.put_subscription(changed, now=at(2))
-        await store.put_subscription(subscription("mail"), worker="w", now=at(3))
-        [record] = await store.subscriptions()
+        await store.subscriptions.put(changed, now=at(2))
+        await store.subscriptions.put(subscription("mail"), worker="w", now=at(3))
+        [record] = await store.subscriptions.listed()
         assert (record.tenant, record.filter, record.queue) == ("acme", {"a": [1]}, "slow")
         assert (record.active, record.changed_at, record.declared_at) == (False, at(2), at(3))
-        await store.put_subscription(subscription("mail", queue="q"), worker="w", now=at(4))
-        [record] = await store.subscriptions()
+        await store.subscriptions.put(subscription("mail", queue="q"), worker="w", now=at(4))
+        [record] = await store.subscriptions.listed()
         assert (record.tenant, record.group, record.filter, record.queue) == (None,) * 3 + ("q",)
         assert await receivers(store, worker) == set()
-        assert await store.set_subscription_active("mail", True, now=at(5))
+        assert await store.subscriptions.set_active("mail", True, now=at(5))
         assert await receivers(store, worker) == {"mail"}
-        [record] = await store.subscriptions()
+        [record] = await store.subscriptions.listed()
         assert (record.waiting, record.running, record.in_code) == (1, 0, False)
         assert record.lag is not None
         assert record.lag > 0
-        assert await store.remove_subscription("mail")
-        assert not await store.remove_subscription("mail")
-        assert not await store.set_subscription_active("mail", True)
+        assert await store.subscriptions.remove("mail")
+        assert not await store.subscriptions.remove("mail")
+        assert not await store.subscriptions.set_active("mail", True)
         endpoint = subscription("mail", kind=SubscriptionKind.ENDPOINT)
-        await store.put_subscription(endpoint, now=at(6))
-        [record] = await store.subscriptions()
+        await store.subscriptions.put(endpoint, now=at(6))
+        [record] = await store.subscriptions.listed()
         assert (record.kind, record.origin) == (endpoint.kind, SubscriptionOrigin.CALL)
         assert (record.active, record.declared_by) == (True, None)
 
     async def test_values_are_changed(self, store: Store) -> None:
         """Those that are given, and no others."""
-        await store.put_subscription(subscription("mail", tenant="acme", queue="slow"), now=NOW)
+        await store.subscriptions.put(subscription("mail", tenant="acme", queue="slow"), now=NOW)
         new = {"topic": "user.*", "filter": {"a": [1]}, "priority": 3}
-        assert await store.change_subscription("mail", new, now=at(1))
-        [record] = await store.subscriptions()
+        assert await store.subscriptions.change("mail", new, now=at(1))
+        [record] = await store.subscriptions.listed()
         assert (record.topic, record.filter, record.priority) == ("user.*", {"a": [1]}, 3)
         assert (record.tenant, record.queue, record.changed_at) == ("acme", "slow", at(1))
-        assert await store.change_subscription("mail", {"filter": None}, now=at(2))
-        [record] = await store.subscriptions()
+        assert await store.subscriptions.change("mail", {"filter": None}, now=at(2))
+        [record] = await store.subscriptions.listed()
         assert (record.topic, record.filter) == ("user.*", None)
-        assert not await store.change_subscription("nobody", new)
+        assert not await store.subscriptions.change("nobody", new)
 
     @pytest.mark.parametrize(("others", "what"), SPOILT_AMONG)
     async def test_spoilt_by_hand(
@@ -316,7 +324,7 @@ class SubscriptionsContract:
             assert (await store.job(id)).state == "succeeded"
         [said] = [r.getMessage() for r in caplog.records if "is disabled" in r.getMessage()]
         assert "mail" in said
-        found = {each.id: each for each in await store.subscriptions()}
+        found = {each.id: each for each in await store.subscriptions.listed()}
         assert [id for id, each in found.items() if not each.active] == ["mail"]
         engines: Any = store.engines  # type: ignore[attr-defined]
         named = [each for each in await examine(engines, []) if each.about == "topics"]
@@ -324,10 +332,10 @@ class SubscriptionsContract:
             assert "what no job may be" in what  # which the database knows
         else:
             assert any("mail" in each.found and each.level == "problem" for each in named)
-        await store.put_subscription(mended)
-        assert await store.set_subscription_active("mail", True)
+        await store.subscriptions.put(mended)
+        assert await store.subscriptions.set_active("mail", True)
         missing = Replay(subscription="mail", since=EPOCH, missing=True)
-        assert await store.replay(missing, 0) == (2, None)
+        assert await store.subscriptions.replay(missing, 0) == (2, None)
         assert await receivers(store, worker, '{"n":1}') == {"a", "mail", "z"}
 
     async def test_all_that_is_made_is_refused(self, store: Store) -> None:
@@ -339,5 +347,5 @@ class SubscriptionsContract:
         await publish(store)
         with pytest.raises(StoreRefused):
             await fan_out(store, await take_one(store, worker))
-        [record] = await store.subscriptions()
+        [record] = await store.subscriptions.listed()
         assert record.active

@@ -56,7 +56,7 @@ def subscription(id: str, topic: str = TOPIC, **options: Any) -> Subscription:
 async def subscribe(store: Store, *subscriptions: Subscription | str) -> None:
     """Write subscriptions, given as such or as ids."""
     asked = (subscription(each) if isinstance(each, str) else each for each in subscriptions)
-    await store.put_subscriptions([*asked], worker="w")
+    await store.subscriptions.put_all([*asked], worker="w")
 
 
 async def publish(store: Store, topic: str = TOPIC, payload: str = PAYLOAD, **options: Any) -> int:
@@ -69,7 +69,7 @@ async def fan_out(store: Store, claim: Claim) -> int:
     """Make all deliveries of a claimed publication; return in how many parts."""
     noted, parts, after = Noted(), 0, None
     while not noted.settled:
-        after = await store.fan_out(job_of(claim), noted, after)
+        after = await store.subscriptions.fan_out(job_of(claim), noted, after)
         parts += 1
         assert noted.settled is (after is None)
     return parts
@@ -203,7 +203,7 @@ class TopicsContract:
         id = await publish(store)
         claim = await take_one(store, worker)
         noted = Noted()
-        first = await store.fan_out(job_of(claim), noted, None)
+        first = await store.subscriptions.fan_out(job_of(claim), noted, None)
         assert first is not None
         assert not noted.settled
         made = await deliveries(store, id)
@@ -212,7 +212,7 @@ class TopicsContract:
         later = await take(store, worker, 1, queues=["default"])
         assert ids_of(later) == [id]
         with pytest.raises(StaleRun):
-            await store.fan_out(job_of(claim), Noted(), first)
+            await store.subscriptions.fan_out(job_of(claim), Noted(), first)
         await fan_out(store, later[0])
         made_later = await deliveries(store, id)
         assert [task for task, _ in made_later] == ids
@@ -227,32 +227,32 @@ class TopicsContract:
         await store.release([(stale.id, stale.run)])
         noted = Noted()
         with pytest.raises(StaleRun):
-            await store.fan_out(job_of(stale), noted, None)
+            await store.subscriptions.fan_out(job_of(stale), noted, None)
         assert not noted.settled
         assert await deliveries(store, id) == []
         current = await take_one(store, worker)
         with pytest.raises(StaleRun):
-            await store.fan_out(job_of(stale), noted, None)
+            await store.subscriptions.fan_out(job_of(stale), noted, None)
         await fan_out(store, current)
         assert [task for task, _ in await deliveries(store, id)] == ["reindex"]
 
     async def test_declared_again(self, store: Store) -> None:
         """A declaration that has changed changes the subscription, and another one nothing."""
-        await store.put_subscription(subscription("mail"), worker="w", now=NOW)
-        await store.put_subscription(subscription("mail"), worker="v", now=at(1))
-        [record] = await store.subscriptions()
+        await store.subscriptions.put(subscription("mail"), worker="w", now=NOW)
+        await store.subscriptions.put(subscription("mail"), worker="v", now=at(1))
+        [record] = await store.subscriptions.listed()
         assert (record.id, record.topic, record.task) == ("mail", TOPIC, "mail")
         assert record.origin is SubscriptionOrigin.CODE
         assert (record.created_at, record.changed_at) == (NOW, NOW)
         assert (record.declared_at, record.declared_by) == (at(1), "v")
         changed = subscription("mail", "order.*", queue="slow")
-        await store.put_subscription(changed, worker="w", now=at(2))
-        [record] = await store.subscriptions()
+        await store.subscriptions.put(changed, worker="w", now=at(2))
+        [record] = await store.subscriptions.listed()
         assert (record.topic, record.queue, record.changed_at) == ("order.*", "slow", at(2))
-        await store.confirm_declared_subscriptions(["mail"], "u", every=60, now=at(30))
-        assert (await store.subscriptions())[0].declared_by == "w"
-        await store.confirm_declared_subscriptions(["mail"], "u", every=60, now=at(90))
-        [record] = await store.subscriptions()
+        await store.subscriptions.confirm_declared(["mail"], "u", every=60, now=at(30))
+        assert (await store.subscriptions.listed())[0].declared_by == "w"
+        await store.subscriptions.confirm_declared(["mail"], "u", every=60, now=at(90))
+        [record] = await store.subscriptions.listed()
         assert (record.declared_at, record.declared_by) == (at(90), "u")
 
     async def test_pruned_after_its_deliveries(self, store: Store) -> None:
@@ -291,7 +291,7 @@ class TopicsContract:
         worker = await join(store)
         id = await publish(store)
         claim = await take_one(store, worker)
-        assert await store.fan_out(job_of(claim), Noted(), None) is not None
+        assert await store.subscriptions.fan_out(job_of(claim), Noted(), None) is not None
         delivered_before = [task for task, _ in await deliveries(store, id)]
         await finish(store, worker, [claim], OutcomeKind.DEAD)
         [again] = await store.redrive(JobFilter(ids=(id,)))

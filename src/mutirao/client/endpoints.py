@@ -87,7 +87,7 @@ class Endpoints:
             TypeError: an option is unknown.
         """
         endpoint, keeps = endpoint_of({"id": id, "url": url, "topics": topics, **terms})
-        await self._app.store.put_endpoint(endpoint, keep_secret=keeps)
+        await self._app.store.endpoints.put(endpoint, keep_secret=keeps)
         return endpoint
 
     put = blocking(aput)
@@ -118,7 +118,7 @@ class Endpoints:
             asked = [endpoint for _, (endpoint, _) in part]
             keep = [id for id, (_, keeps) in part if keeps]
             with many.written(done, len(whole)):
-                await self._app.store.put_endpoints(asked, keep_secrets=keep)
+                await self._app.store.endpoints.put_all(asked, keep_secrets=keep)
             done += asked
         return tuple(done)
 
@@ -139,13 +139,13 @@ class Endpoints:
             InvalidJob: the tenant or the group is too long, or no text.
             TypeError: an option is unknown.
         """
-        found = await self._app.store.endpoints_to_send([check_id(id)])
+        found = await self._app.store.endpoints.to_send([check_id(id)])
         if not found:
             raise _unknown(id)
         if isinstance(found[0], UnreadableEndpoint):
             raise InvalidEndpoint(f"{found[0].reason}; put the endpoint {id!r} anew")
         endpoint, keeps = changed_endpoint(found[0], terms)
-        await self._app.store.put_endpoint(endpoint, keep_secret=keeps)
+        await self._app.store.endpoints.put(endpoint, keep_secret=keeps)
         return await self.aget(id)
 
     change = blocking(achange)
@@ -169,14 +169,14 @@ class Endpoints:
                 f"keep is {keep!r}; give 0 to {LONGEST_KEPT:,.0f} seconds, or a timedelta"
             )
         sample = Endpoint(id=id, url="https://host", topics=("*",), secret=secret)  # checks both
-        found = await self._app.store.rotate_secret(sample.id, secret, keep=seconds)
+        found = await self._app.store.endpoints.rotate_secret(sample.id, secret, keep=seconds)
         _known(id, found)
 
     rotate = blocking(arotate)
 
     async def aget(self, id: str) -> EndpointRecord:
         """Return an endpoint; raise UnknownEndpoint if there is none of that id."""
-        for each in await self._app.store.endpoints():
+        for each in await self._app.store.endpoints.listed():
             if each.id == id:
                 return each
         raise _unknown(id)
@@ -189,7 +189,7 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
         """
-        _known(id, await self._app.store.pause_endpoint(check_id(id)))
+        _known(id, await self._app.store.endpoints.pause(check_id(id)))
 
     pause = blocking(apause)
 
@@ -202,7 +202,7 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
         """
-        _known(id, await self._app.store.resume_endpoint(check_id(id)))
+        _known(id, await self._app.store.endpoints.resume(check_id(id)))
 
     resume = blocking(aresume)
 
@@ -218,7 +218,7 @@ class Endpoints:
         endpoint = await self.aget(id)
         names = BreakerName("endpoint", id), BreakerName("host", endpoint.host)
         store = self._app.store
-        return any([await store.probe_webhooks(each, at_once=True) for each in names])
+        return any([await store.endpoints.probe(each, at_once=True) for each in names])
 
     probe = blocking(aprobe)
 
@@ -228,7 +228,7 @@ class Endpoints:
         For a program that has verified a request of that peer; `mutirao.webhooks.verify` can call
         it. It costs a read of two rows, and may be called for every request.
         """
-        for kind, key in await self._app.store.open_breakers(check_id(id)):
+        for kind, key in await self._app.store.endpoints.open_breakers(check_id(id)):
             probe = NewJob(
                 task=PROBE_TASK,
                 queue=WEBHOOK_QUEUE,
@@ -247,7 +247,7 @@ class Endpoints:
         Raises:
             UnknownEndpoint: there is none of that id.
         """
-        _known(id, await self._app.store.remove_endpoint(check_id(id)))
+        _known(id, await self._app.store.endpoints.remove(check_id(id)))
 
     remove = blocking(aremove)
 
@@ -334,13 +334,13 @@ class Endpoints:
         return self._portal.call(self.aput_many, tuple(endpoints))
 
     async def _check_kept(self, ids: Collection[str]) -> None:
-        there = {each.id for each in await self._app.store.endpoints_to_send(ids)}
+        there = {each.id for each in await self._app.store.endpoints.to_send(ids)}
         if unknown := sorted({*ids} - there):
             raise without_secret(unknown)
 
     async def alist(self) -> tuple[EndpointRecord, ...]:
         """List the endpoints by id, without secrets."""
-        return tuple(await self._app.store.endpoints())
+        return tuple(await self._app.store.endpoints.listed())
 
     list = blocking(alist)
 

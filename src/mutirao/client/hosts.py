@@ -99,18 +99,18 @@ class Hosts:
         """
         which = JobFilter(task=DELIVER, states=_LIVE, args={BY: name}, limit=None)
         cancelled = await self._app.store.cancel(which)
-        if not await self._app.store.forget_host(name) and not cancelled:
+        if not await self._app.store.federation.forget_host(name) and not cancelled:
             raise _unknown(name)
         return len(cancelled)
 
     forget = blocking(aforget)
 
     async def _known(self, name: str) -> None:
-        if await self._app.store.host(name) is None:
+        if await self._app.store.federation.host(name) is None:
             raise _unknown(name)
 
     async def _change(self, name: str, amend: Amend) -> Host:
-        return await self._app.store.change_host(name, amend, queue=QUEUE)
+        return await self._app.store.federation.change_host(name, amend, queue=QUEUE)
 
     async def alist(self, *, counted: bool = True) -> tuple[HostRecord, ...]:
         """List the hosts that have failed or have deliveries, by name.
@@ -121,7 +121,7 @@ class Hosts:
             counted: whether deliveries are counted, for which all live and dead jobs are read;
                 otherwise only hosts that have failed or were changed are listed.
         """
-        return tuple(await self._app.store.hosts(counted=counted))
+        return tuple(await self._app.store.federation.hosts(counted=counted))
 
     list = blocking(alist)
 

@@ -106,7 +106,7 @@ class Limits:
         """
         rule = _limit(limit).on(queue=queue, task=task)
         self._check_known(task, rule.by)
-        await self._app.store.put_limit(rule, origin=LimitOrigin.COMMAND)
+        await self._app.store.limits.put(rule, origin=LimitOrigin.COMMAND)
         return rule.name
 
     put = blocking(aput)
@@ -119,7 +119,7 @@ class Limits:
         Raises:
             UnknownLimit: there is none of that name.
         """
-        if not await self._app.store.remove_limit(name):
+        if not await self._app.store.limits.remove(name):
             raise UnknownLimit(
                 f"no limit is called {name!r}; `mutirao limits list` shows those there are"
             )
@@ -132,13 +132,13 @@ class Limits:
         Parameters:
             most: how many; those for which most jobs wait come first. None: all.
         """
-        return tuple(await self._app.store.limits(most))
+        return tuple(await self._app.store.limits.listed(most))
 
     list = blocking(alist)
 
     async def apaused_queues(self) -> tuple[str, ...]:
         """List the queues that are paused, by name: all of each, not one value of an argument."""
-        return tuple(await self._app.store.paused_queues())
+        return tuple(await self._app.store.limits.paused_queues())
 
     paused_queues = blocking(apaused_queues)
 
@@ -157,7 +157,7 @@ class Limits:
         """
         self._check_known(where.get("task"), where.get("by"))
         rule = await self._pause(**where)
-        await self._app.store.put_limit(rule, origin=LimitOrigin.PAUSE)
+        await self._app.store.limits.put(rule, origin=LimitOrigin.PAUSE)
 
     pause = blocking(apause)
 
@@ -169,7 +169,7 @@ class Limits:
             InvalidLimit: neither a queue nor a task is named, or both are; or `by` is not known.
         """
         rule = await self._pause(**where)
-        if not await self._app.store.remove_limit(rule.name):
+        if not await self._app.store.limits.remove(rule.name):
             what = rule.name.removeprefix("pause ")
             raise UnknownLimit(f"{what} is not paused; `mutirao limits list` shows what is")
 
@@ -208,7 +208,7 @@ class Limits:
 
     async def _counted_by(self, where: Rule) -> str:
         """Return the one argument by which the limits of a queue or a task count."""
-        known: list[Rule | LimitRecord] = [*self.declared(), *await self._app.store.limits()]
+        known: list[Rule | LimitRecord] = [*self.declared(), *await self._app.store.limits.listed()]
         found = {
             each.by
             for each in known

@@ -63,7 +63,7 @@ class Reading:
         """
         before = None if cursor is None else read_cursor(cursor)
         chosen, size = _chosen(which), checked_size(size)
-        return await self._app.store.page(chosen, before=before, size=size)
+        return await self._app.store.reading.page(chosen, before=before, size=size)
 
     search = blocking(asearch)
 
@@ -83,7 +83,7 @@ class Reading:
         """
         chosen = _chosen(which)
         if windows == 1:
-            return await self._app.store.how_many(chosen, most=most)
+            return await self._app.store.reading.how_many(chosen, most=most)
         return await self._counted(chosen, most, windows)
 
     async def _counted(self, which: JobFilter, most: int, windows: int) -> Counted:
@@ -91,7 +91,9 @@ class Reading:
         jobs, before = 0, None
         for _ in range(windows):
             size = min(most + 1 - jobs, _AT_ONCE)
-            found, before = await self._app.store.matching_ids(which, before=before, size=size)
+            found, before = await self._app.store.audit.matching_ids(
+                which, before=before, size=size
+            )
             jobs += len(found)
             if jobs > most or before is None:
                 break
@@ -101,38 +103,38 @@ class Reading:
 
     async def afigures(self) -> list[QueueFigure]:
         """Count the jobs of every queue by state."""
-        return await self._app.store.figures()
+        return await self._app.store.reading.figures()
 
     figures = blocking(afigures)
 
     async def ahours(self, since: datetime, *, queue: str | None = None) -> list[HourFigure]:
         """Return the attempts of each hour from an aware moment on, by queue, task and outcome."""
-        return await self._app.store.hours(since, queue=queue)
+        return await self._app.store.reading.hours(since, queue=queue)
 
     hours = blocking(ahours)
 
     async def aminutes(self, minutes: int = 60) -> list[MinuteFigure]:
         """Return how many attempts ended in each of the last minutes, by outcome."""
         since = datetime.now(UTC) - timedelta(minutes=minutes)
-        return await self._app.store.minutes(since)
+        return await self._app.store.reading.minutes(since)
 
     minutes = blocking(aminutes)
 
     async def awaits(self, sample: int = 1_000) -> list[WaitFigure]:
         """Return how long the newest jobs waited for their start, by queue."""
-        return await self._app.store.waits(sample=sample)
+        return await self._app.store.reading.waits(sample=sample)
 
     waits = blocking(awaits)
 
     async def aerrors(self, *, task: str | None = None, limit: int = 100) -> list[ErrorFigure]:
         """Return errors, the last one first, each with the filter of its jobs."""
-        return await self._app.store.errors(task=task, limit=limit)
+        return await self._app.store.reading.errors(task=task, limit=limit)
 
     errors = blocking(aerrors)
 
     async def arunning(self, *, worker: int | None = None, limit: int = 500) -> list[RunningJob]:
         """Return running jobs, of one worker or of all; the earliest first."""
-        return await self._app.store.running(worker=worker, limit=limit)
+        return await self._app.store.reading.running(worker=worker, limit=limit)
 
     running = blocking(arunning)
 
@@ -143,7 +145,7 @@ class Reading:
             UnknownJob: there is no job with this id.
         """
         store = self._app.store
-        found = await store.standing(checked_id(id))
+        found = await store.reading.standing(checked_id(id))
         if found is None:
             job = await store.job(id)
             return (Reason(ReasonKind.ENDED, f"it has ended: {job.state}", {"state": job.state}),)
@@ -153,9 +155,9 @@ class Reading:
 
     async def aknown(self) -> Known:
         """Return the names of queues, tasks and errors that are in use, for suggestions."""
-        store = self._app.store
-        figures, errors = await store.figures(), await store.errors(limit=MOST_NAMES)
-        hours = await store.hours(datetime.now(UTC) - _DAY)
+        reading = self._app.store.reading
+        figures, errors = await reading.figures(), await reading.errors(limit=MOST_NAMES)
+        hours = await reading.hours(datetime.now(UTC) - _DAY)
         return Known(
             queues=_names([*(each.queue for each in figures), *(each.queue for each in hours)]),
             tasks=_names([*(each.task for each in hours), *(each.task for each in errors)]),

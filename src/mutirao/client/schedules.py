@@ -146,7 +146,7 @@ class Schedules:
         for part in many.parts(whole):
             amends = {name: partial(schedule_rules.put, schedule=each) for name, each in part}
             with many.written(done, len(whole)):
-                amended = await self._app.store.amend_schedules(amends)
+                amended = await self._app.store.schedules.amend_all(amends)
             done += [_found(each.state) for each in amended]
         return tuple(done)
 
@@ -183,7 +183,7 @@ class Schedules:
 
     async def alist(self) -> tuple[ScheduleRecord, ...]:
         """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
-        return tuple(await self._app.store.schedules())
+        return tuple(await self._app.store.schedules.listed())
 
     list = blocking(alist)
 
@@ -223,7 +223,7 @@ class Schedules:
         Raises:
             UnknownSchedule: there is none of that name.
         """
-        await self._app.store.amend_schedule(name, partial(schedule_rules.remove, name=name))
+        await self._app.store.schedules.amend(name, partial(schedule_rules.remove, name=name))
 
     remove = blocking(aremove)
 
@@ -234,7 +234,7 @@ class Schedules:
             UnknownSchedule: there is none of that name.
             WrongState: its last job is live, and `overlap` is not `allow`.
         """
-        done = await self._app.store.amend_schedule(
+        done = await self._app.store.schedules.amend(
             name, partial(schedule_rules.run_now, name=name)
         )
         job = _found(done.state).schedule.job
@@ -265,7 +265,7 @@ class Schedules:
         return await self._amend(name, lambda facts: order(facts, name))
 
     async def _amend(self, name: str, amend: Amend) -> ScheduleState:
-        return _found((await self._app.store.amend_schedule(name, amend)).state)
+        return _found((await self._app.store.schedules.amend(name, amend)).state)
 
     def _given(self, given: PutSchedule) -> Schedule:
         """Return one of many, checked; raises as `put` does."""

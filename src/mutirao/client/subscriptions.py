@@ -101,7 +101,7 @@ class Subscriptions:
         """
         asked = self._asked(id, handler, topic, terms)
         since = None if from_ is None else _past("from_", from_)
-        await self._app.store.put_subscription(asked)
+        await self._app.store.subscriptions.put(asked)
         if since is not None:
             await self.areplay(id, since=since, missing=True)
         return asked
@@ -132,7 +132,7 @@ class Subscriptions:
         for part in many.parts(whole):
             asked = [each for _, each in part]
             with many.written(done, len(whole)):
-                await self._app.store.put_subscriptions(asked)
+                await self._app.store.subscriptions.put_all(asked)
             done += asked
         return tuple(done)
 
@@ -167,10 +167,10 @@ class Subscriptions:
         if last is not None and last <= first:
             raise InvalidSubscription(f"until is {until}, which is not after since, {since}")
         asked = Replay(subscription=id, topic=name, missing=missing, since=first, until=last)
-        part = await self._app.store.replay(asked, 0)
+        part = await self._app.store.subscriptions.replay(asked, 0)
         made = part.deliveries
         while part.last is not None:
-            part = await self._app.store.replay(asked, part.last)
+            part = await self._app.store.subscriptions.replay(asked, part.last)
             made += part.deliveries
         return made
 
@@ -198,7 +198,7 @@ class Subscriptions:
         was = await self._record(id)
         topic = self._declared(terms.get("topic", was.topic))
         new = changed_values(was, topic, terms, self._max_payload)
-        _check_known(id, await self._app.store.change_subscription(id, new))
+        _check_known(id, await self._app.store.subscriptions.change(id, new))
         return await self._record(id)
 
     change = blocking(achange)
@@ -214,7 +214,7 @@ class Subscriptions:
             InvalidSubscription: it is an endpoint's.
         """
         check_id(id)
-        _check_known(id, await self._app.store.set_subscription_active(id, False))
+        _check_known(id, await self._app.store.subscriptions.set_active(id, False))
 
     disable = blocking(adisable)
 
@@ -226,7 +226,7 @@ class Subscriptions:
             InvalidSubscription: it is an endpoint's.
         """
         check_id(id)
-        _check_known(id, await self._app.store.set_subscription_active(id, True))
+        _check_known(id, await self._app.store.subscriptions.set_active(id, True))
 
     enable = blocking(aenable)
 
@@ -240,13 +240,13 @@ class Subscriptions:
             InvalidSubscription: it is an endpoint's.
         """
         check_id(id)
-        _check_known(id, await self._app.store.remove_subscription(id))
+        _check_known(id, await self._app.store.subscriptions.remove(id))
 
     remove = blocking(aremove)
 
     async def alist(self) -> tuple[SubscriptionRecord, ...]:
         """List the subscriptions by id."""
-        return tuple(await self._app.store.subscriptions())
+        return tuple(await self._app.store.subscriptions.listed())
 
     list = blocking(alist)
 
@@ -287,7 +287,7 @@ class Subscriptions:
         return known if isinstance(known, Topic) else topic
 
     async def _record(self, id: str) -> SubscriptionRecord:
-        for each in await self._app.store.subscriptions():
+        for each in await self._app.store.subscriptions.listed():
             if each.id == id:
                 return each
         raise _unknown(id)

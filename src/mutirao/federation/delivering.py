@@ -96,20 +96,22 @@ class Deliverer:
     async def deliver(self, job: Job, what: ActivityDelivery) -> dict[str, Any]:
         """Make one attempt; return the result, or raise the outcome of the job."""
         store = self._store()
-        host = await store.host(what.host) or Host(name=what.host)
+        host = await store.federation.host(what.host) or Host(name=what.host)
         _check_open(host)
-        last, digest = await store.said(what.about), digest_of(what.activity)
+        last, digest = await store.federation.said(what.about), digest_of(what.activity)
         if repeats(what.kind, digest, last):
             return {"repeats": last.job if last else None}
         if last and job.redrive_of is not None and last.job > job.redrive_of:
             raise Cancel(f"job {last.job} has sent {what.inbox} something newer about it")
         if last:
-            await store.unsay(what.about)  # until an answer comes, the result is unknown
+            await store.federation.unsay(what.about)  # until an answer comes, the result is unknown
         answer, way = await self._send(what, host)
         found = verdict(answer.status, answer.failure is DeliveryFailure.UNSAFE)
         if found is DeliveryVerdict.ARRIVED:
             if what.kind != "Delete":
-                await store.note_said(what.about, what.host, Said(what.kind, digest, job.id))
+                await store.federation.note_said(
+                    what.about, what.host, Said(what.kind, digest, job.id)
+                )
             await self._change(what.host, partial(_answered, seen=host.changed_at, way=way))
             return {"status": answer.status, "ms": round(answer.milliseconds), "signature": way}
         return await self._ended(job, what, host, answer, found)
@@ -155,7 +157,7 @@ class Deliverer:
         raise Retry(at=at, reason=reason)
 
     async def _change(self, host: str, amend: Amend) -> Host:
-        return await self._store().change_host(host, amend, queue=self._queue)
+        return await self._store().federation.change_host(host, amend, queue=self._queue)
 
     async def _send(self, what: ActivityDelivery, host: Host) -> tuple[Answer, Way]:
         """Send it; signed in the other way, too, if the first one is answered with 401."""

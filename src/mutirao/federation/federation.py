@@ -223,7 +223,7 @@ class Federation:
             actor: the URL that `verify` has returned; or that of its inbox, if on another host.
         """
         host = urlsplit(actor).hostname
-        known = await self._app.store.host(host) if host else None
+        known = await self._app.store.federation.host(host) if host else None
         if known is not None and not (known.state is HostState.UP and known.next_probe is None):
             call = self._probe_task.using(key=f"heard {host}"[:200])
             await call.aenqueue(host=known.name, heard=True)
@@ -256,7 +256,7 @@ class Federation:
                 self._worker = None
 
     async def _probe(self, host: str, heard: bool) -> None:
-        await self._app.store.change_host(
+        await self._app.store.federation.change_host(
             host,
             lambda was, now: is_heard_from(was) if heard else probe_is_due(was, now),
             queue=self.queue,

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class AuditApi(Protocol):
-    """Methods for actions on many jobs and their audit; part of `Store`."""
+    """`store.audit`: actions on many jobs, and their audit."""
 
     async def matching_ids(
         self, which: JobFilter, *, before: int | None = None, size: int = 1_000
@@ -34,20 +34,20 @@ class AuditApi(Protocol):
     async def delete(self, which: JobFilter) -> list[int]:
         """Delete finished jobs with all their data; return their ids.
 
-        As by `prune`, these are left alone: live jobs, steps of graphs that have not ended, and
-        publications that have deliveries.
+        As by `Store.prune`, these are left alone: live jobs, steps of graphs that have not ended,
+        and publications that have deliveries.
         """
         ...
 
-    async def begin_action(self, action: NewAction, *, now: datetime | None = None) -> int:
+    async def begin(self, action: NewAction, *, now: datetime | None = None) -> int:
         """Record that an action begins; return its id."""
         ...
 
-    async def advance_action(self, id: int, came: Came, *, now: datetime | None = None) -> bool:
+    async def advance(self, id: int, came: Came, *, now: datetime | None = None) -> bool:
         """Record the progress of an action; return False if it is to stop."""
         ...
 
-    async def end_action(
+    async def end(
         self,
         id: int,
         state: ActionState,
@@ -58,7 +58,7 @@ class AuditApi(Protocol):
         """Record that an action ended with this state."""
         ...
 
-    async def stop_action(self, id: int) -> bool:
+    async def stop(self, id: int) -> bool:
         """Request that an action stops after its batch, wherever it runs; return whether it runs.
 
         An action without progress for a minute is lost, and does not run.
@@ -71,6 +71,6 @@ class AuditApi(Protocol):
         """Return actions, newest first: those below an id, or a single one."""
         ...
 
-    async def prune_actions(self, before: float, limit: int, *, now: datetime | None = None) -> int:
+    async def prune(self, before: float, limit: int, *, now: datetime | None = None) -> int:
         """Forget actions that began more than `before` seconds ago; return how many."""
         ...

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 class FederationApi(Protocol):
-    """Hosts that activities go to, and the last activities that arrived; part of `Store`."""
+    """`store.federation`: hosts that activities go to, and the last activities that arrived."""
 
     async def host(self, name: str) -> Host | None:
         """Return the known state of a host; None if it is unknown."""

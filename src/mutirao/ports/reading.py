@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class ReadingApi(Protocol):
-    """Methods for pages; part of `Store`."""
+    """`store.reading`: what pages show."""
 
     async def page(self, which: JobFilter, *, before: int | None = None, size: int = 50) -> Page:
         """Return the newest jobs that match and whose ids are smaller than `before`.

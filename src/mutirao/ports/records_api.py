@@ -1,4 +1,4 @@
-"""The part of a store for changes, schedules, limits and graphs, as a protocol.
+"""The parts of a store for schedules, limits, topics, changes and graphs, as protocols.
 
 The rest of the store, and the meaning of `now`, is in `mutirao.ports.store`.
 """
@@ -26,47 +26,25 @@ if TYPE_CHECKING:
     )
 
 
-class RecordsApi(Protocol):
-    """The schedules, limits, graphs, results and progress of a store; part of `Store`."""
+class DeclaredApi(Protocol):
+    """A part whose rows programs may have in their code."""
 
-    # Waiting jobs
+    async def confirm_declared(
+        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
+    ) -> None:
+        """Record that a worker has those of these names, or ids, in its code.
 
-    async def change(
-        self, which: JobFilter, new: Change, *, now: datetime | None = None
-    ) -> list[int]:
-        """Give waiting jobs new values, effective at once; return their ids.
-
-        Running and finished jobs are left alone. Earlier attempts still count. A job that is
-        blocked by another one stays blocked, and has the new values when it is released. The same
-        holds for a job that is blocked by a limit; it gets the place among the waiting ones that
-        the new values give it. But if its queue changes, or it is due later, it is released, and
-        the limit is checked again when it is claimed. A job keeps the unique key that it was
-        enqueued with, in the queue in which it was. Fair jobs take turns in their new queue. All
-        workers are woken.
+        Only for those that were declared in code and whose last confirmation is older than `every`
+        seconds. Those that another transaction has locked are skipped until the next call.
         """
         ...
 
-    # Supersede, for jobs that SQL enqueues
 
-    async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
-        """Record which of these tasks have a supersede rule, and in which scope; others have none.
+class SchedulesApi(DeclaredApi, Protocol):
+    """`store.schedules`.
 
-        From now on a job of such a task that SQL enqueues with a key is blocked until the rule has
-        decided. Its other keys, and redrives, are labels as before.
-        """
-        ...
-
-    async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
-        """Apply the rules of these tasks to some jobs that SQL enqueued; return the number of keys.
-
-        Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
-        as if they were enqueued now. A job that the rule drops, or for which it raises InvalidJob,
-        is cancelled. A caller that enqueues a job with such a key under the rule first applies the
-        rule to the waiting ones.
-        """
-        ...
-
-    # Schedules. The functions of `mutirao.model.schedules.schedule_rules` decide how one changes.
+    The functions of `mutirao.model.schedules.schedule_rules` decide how one changes.
+    """
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due, and the time until the next one is.
@@ -74,13 +52,11 @@ class RecordsApi(Protocol):
         A schedule is due if it is not paused and its next tick has come, or if it awaits the end of
         a job that is no longer live. If very many are due, only the first ones are returned, at
         least `mutirao.model.schedules.schedule.MANY_DUE`. Schedules named in `without` are left
-        out, as by `tick_schedules`. Reads only.
+        out, as by `tick`. Reads only.
         """
         ...
 
-    async def amend_schedule(
-        self, name: str, amend: Amend, *, now: datetime | None = None
-    ) -> Amended:
+    async def amend(self, name: str, amend: Amend, *, now: datetime | None = None) -> Amended:
         """Lock a schedule, ask `amend` how it changes, and write the change: one transaction.
 
         `amend` receives the state of the schedule, with everything that was committed before the
@@ -94,10 +70,10 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def amend_schedules(
+    async def amend_all(
         self, amends: Mapping[str, Amend], *, now: datetime | None = None
     ) -> list[Amended]:
-        """Change each of several schedules as by `amend_schedule`: all in one transaction, or none.
+        """Change each of several schedules as by `amend`: all in one transaction, or none.
 
         `amends` are by the schedules' names; what was written is returned in their order. If one
         of them raises, none is changed. Schedules that are not changed, and new ones, cost a few
@@ -108,12 +84,12 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def tick_schedules(
+    async def tick(
         self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
     ) -> list[TickResult]:
         """Let due schedules tick, up to `limit` of them, in one transaction; return the results.
 
-        Each is changed as by `amend_schedule` with `mutirao.model.schedules.schedule_rules.tick`.
+        Each is changed as by `amend` with `mutirao.model.schedules.schedule_rules.tick`.
         Those that have been due longest come first. Schedules that another transaction has locked
         are skipped, never waited for, so several workers take different ones. Fewer than `limit`
         are taken if they make very many jobs. One that cannot tick, because of its row or because
@@ -126,28 +102,22 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def confirm_declared(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Record that a worker has schedules of these names in its code.
-
-        Only for schedules that were declared in code and whose last confirmation is older than
-        `every` seconds. Schedules that another transaction has locked are skipped until the next
-        call.
-        """
-        ...
-
-    async def schedules(self) -> list[ScheduleRecord]:
+    async def listed(self) -> list[ScheduleRecord]:
         """List the schedules by name, with their next ticks and the outcomes of their last jobs."""
         ...
 
-    # Limits; see `mutirao.model.limits.limits`. At no moment do more jobs of a limited queue, task
-    # or value of an argument run than the limit allows, whichever workers claim them. A rate never
-    # lets more jobs start than its burst plus the tokens that have arrived since. A job is claimed
-    # only if all of its limits have room; otherwise it is `blocked` and costs nothing until there
-    # is room. The slots that a run holds are released when the run ends.
 
-    async def put_limit(
+class LimitsApi(DeclaredApi, Protocol):
+    """`store.limits`; see `mutirao.model.limits.limits`.
+
+    At no moment do more jobs of a limited queue, task or value of an argument run than the limit
+    allows, whichever workers claim them. A rate never lets more jobs start than its burst plus the
+    tokens that have arrived since. A job is claimed only if all of its limits have room; otherwise
+    it is `blocked` and costs nothing until there is room. The slots that a run holds are released
+    when the run ends.
+    """
+
+    async def put(
         self,
         rule: Rule,
         *,
@@ -162,17 +132,11 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
+    async def remove(self, name: str, *, now: datetime | None = None) -> bool:
         """Remove a limit and release the jobs that waited for it; return whether it existed."""
         ...
 
-    async def confirm_declared_limits(
-        self, names: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Record that a worker has limits of these names in its code; see `confirm_declared`."""
-        ...
-
-    async def limits(self, most: int | None = None) -> list[LimitRecord]:
+    async def listed(self, most: int | None = None) -> list[LimitRecord]:
         """List the limits by name and key, with their current use.
 
         With `most`, only so many: those for which most jobs wait, and those that are paused.
@@ -183,12 +147,17 @@ class RecordsApi(Protocol):
         """List the paused queues, by name, without reading running or waiting jobs."""
         ...
 
-    # Topics; see `mutirao.model.topics.topics`. The job of a topic's task is a publication. A claim
-    # of a delivery has as arguments an object of `event`, the fields of
-    # `mutirao.model.topics.topics.Event`, and `payload`, the publication's arguments. A publication
-    # is not pruned while a delivery of it is kept. A redriven delivery is one again.
 
-    async def put_subscription(
+class SubscriptionsApi(DeclaredApi, Protocol):
+    """`store.subscriptions`: topics and their subscriptions; see `mutirao.model.topics.topics`.
+
+    The job of a topic's task is a publication. A claim of a delivery has as arguments an object of
+    `event`, the fields of `mutirao.model.topics.topics.Event`, and `payload`, the publication's
+    arguments. A publication is not pruned while a delivery of it is kept. A redriven delivery is
+    one again.
+    """
+
+    async def put(
         self,
         subscription: Subscription,
         *,
@@ -203,7 +172,7 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def put_subscriptions(
+    async def put_all(
         self,
         asked: Sequence[Subscription],
         *,
@@ -212,23 +181,19 @@ class RecordsApi(Protocol):
     ) -> None:
         """Put each of several subscriptions, with different ids: all in one transaction, or none.
 
-        As by `put_subscription`. New ones, and those that stay as they are, cost a few statements
+        As by `put`. New ones, and those that stay as they are, cost a few statements
         for all of them.
         """
         ...
 
-    async def set_subscription_active(
-        self, id: str, active: bool, *, now: datetime | None = None
-    ) -> bool:
+    async def set_active(self, id: str, active: bool, *, now: datetime | None = None) -> bool:
         """Enable or disable a subscription; return whether it exists.
 
         While it is disabled nothing is fanned out to it. Deliveries that it has are left alone.
         """
         ...
 
-    async def change_subscription(
-        self, id: str, new: Mapping[str, Any], *, now: datetime | None = None
-    ) -> bool:
+    async def change(self, id: str, new: Mapping[str, Any], *, now: datetime | None = None) -> bool:
         """Give a subscription new values, and leave all others; return whether it exists.
 
         `new`: some of topic, tenant, group, filter, order_by, when_dead, queue and priority, which
@@ -236,17 +201,11 @@ class RecordsApi(Protocol):
         """
         ...
 
-    async def remove_subscription(self, id: str) -> bool:
+    async def remove(self, id: str) -> bool:
         """Remove a subscription; return whether it existed. Its deliveries are left alone."""
         ...
 
-    async def confirm_declared_subscriptions(
-        self, ids: Collection[str], worker: str, *, every: float, now: datetime | None = None
-    ) -> None:
-        """Record that a worker has these subscriptions in its code; see `confirm_declared`."""
-        ...
-
-    async def subscriptions(self) -> list[SubscriptionRecord]:
+    async def listed(self) -> list[SubscriptionRecord]:
         """List the subscriptions by id."""
         ...
 
@@ -283,6 +242,47 @@ class RecordsApi(Protocol):
             StaleRun: another run has the publication; nothing was written.
             InvalidSubscription: a subscription in the database cannot be read.
             InvalidArguments: a filter has to be checked, and the payload cannot be read.
+        """
+        ...
+
+
+class RecordsApi(Protocol):
+    """Changes, the inbox, graphs, results and progress; part of `Store`."""
+
+    # Waiting jobs
+
+    async def change(
+        self, which: JobFilter, new: Change, *, now: datetime | None = None
+    ) -> list[int]:
+        """Give waiting jobs new values, effective at once; return their ids.
+
+        Running and finished jobs are left alone. Earlier attempts still count. A job that is
+        blocked by another one stays blocked, and has the new values when it is released. The same
+        holds for a job that is blocked by a limit; it gets the place among the waiting ones that
+        the new values give it. But if its queue changes, or it is due later, it is released, and
+        the limit is checked again when it is claimed. A job keeps the unique key that it was
+        enqueued with, in the queue in which it was. Fair jobs take turns in their new queue. All
+        workers are woken.
+        """
+        ...
+
+    # Supersede, for jobs that SQL enqueues
+
+    async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
+        """Record which of these tasks have a supersede rule, and in which scope; others have none.
+
+        From now on a job of such a task that SQL enqueues with a key is blocked until the rule has
+        decided. Its other keys, and redrives, are labels as before.
+        """
+        ...
+
+    async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
+        """Apply the rules of these tasks to some jobs that SQL enqueued; return the number of keys.
+
+        Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
+        as if they were enqueued now. A job that the rule drops, or for which it raises InvalidJob,
+        is cancelled. A caller that enqueues a job with such a key under the rule first applies the
+        rule to the waiting ones.
         """
         ...
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from mutirao.ports.audit import AuditApi
 from mutirao.ports.carried import CarriedApi
+from mutirao.ports.endpoints import EndpointsApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
 from mutirao.ports.reading import ReadingApi
-from mutirao.ports.records_api import RecordsApi
+from mutirao.ports.records_api import LimitsApi, RecordsApi, SchedulesApi, SubscriptionsApi
 from mutirao.ports.unreadable_rows import SiftingApi
-from mutirao.ports.webhooks_api import WebhooksApi
 
 if TYPE_CHECKING:
     from mutirao.model.deploys import Deployed
@@ -41,15 +41,48 @@ if TYPE_CHECKING:
 class Store(
     Intake,
     RecordsApi,
-    ReadingApi,
-    AuditApi,
-    WebhooksApi,
-    FederationApi,
     CarriedApi,
     SiftingApi,
     Protocol,
 ):
     """The system of record."""
+
+    # Its parts
+
+    @property
+    def schedules(self) -> SchedulesApi:
+        """Schedules."""
+        ...
+
+    @property
+    def limits(self) -> LimitsApi:
+        """Limits."""
+        ...
+
+    @property
+    def subscriptions(self) -> SubscriptionsApi:
+        """Topics and their subscriptions."""
+        ...
+
+    @property
+    def reading(self) -> ReadingApi:
+        """What pages show."""
+        ...
+
+    @property
+    def audit(self) -> AuditApi:
+        """Actions on many jobs, and their audit."""
+        ...
+
+    @property
+    def endpoints(self) -> EndpointsApi:
+        """Endpoints, webhooks and breakers."""
+        ...
+
+    @property
+    def federation(self) -> FederationApi:
+        """Hosts, and what was sent to them last."""
+        ...
 
     async def check(self) -> None:
         """Raise one of the errors of the schema if the tables do not fit the code."""

@@ -161,7 +161,7 @@ async def _drain(
         await store.check()
         here = _identity(settings)
         for each in subscriptions_of(app.tasks):
-            await store.put_subscription(each, worker=here.name)
+            await store.subscriptions.put(each, worker=here.name)
         worker = await store.register(here, expiry=HEARTBEAT_EXPIRY)
         try:
             bench = _Bench(app, means, worker, settings)
@@ -227,7 +227,7 @@ class _Bench:
             report=board.report,
             pauser=self._means.pauser(store),
             home=self._app.home(),
-            fan_out=store.fan_out,
+            fan_out=store.subscriptions.fan_out,
         )
         processes = None if borrowed else self._processes
         executor = Executor(self._app.tasks, self._app._around_attempt, threads, processes, context)

@@ -65,7 +65,7 @@ class EndpointCache:
         wanted, self._wanted, self._reading = self._wanted, set(), None
         found: dict[str, Found] = dict.fromkeys(wanted)
         until = self._clock() + KNOWN_FOR  # it may change while it is read
-        found |= {each.id: each for each in await self._store.endpoints_to_send(wanted)}
+        found |= {each.id: each for each in await self._store.endpoints.to_send(wanted)}
         if len(self._known) > MOST_KNOWN:
             self._known.clear()
         self._known |= {id: (until, each) for id, each in found.items()}
@@ -145,7 +145,7 @@ class AttemptWriter:
     async def _record(self, batch: list[Made]) -> None:
         done = [made.done for made in batch if made.done]
         attempts, settlements = [made.attempt for made in batch], [each.settlement for each in done]
-        recorded = await self._store.record_webhooks(attempts, self._terms, settlements)
+        recorded = await self._store.endpoints.record(attempts, self._terms, settlements)
         _mark_settled(done, recorded.settled)
         for made in batch:
             if not made.written.done():

@@ -115,7 +115,7 @@ class Deliveries:
         self._courier = Courier(guard, ssl_context=trusted, connections=limit, now=now)
         self._endpoints = EndpointCache(store)
         self._writer = AttemptWriter(store, settings.breakers)
-        self._silence = SilenceDetector(store.doubt_endpoint, limit - slots)
+        self._silence = SilenceDetector(store.endpoints.doubt, limit - slots)
 
     def tasks(self, app: TopicApp) -> dict[str, Task[..., None]]:
         """Return the tasks by which a worker delivers, by name."""
@@ -169,7 +169,7 @@ class Deliveries:
 
     async def probe(self, kind: str, key: str, heard: bool = False) -> None:
         """Let one delivery through a breaker: it is due, or the peer has sent something."""
-        await self._store.probe_webhooks(BreakerName(kind, key), at_once=heard)
+        await self._store.endpoints.probe(BreakerName(kind, key), at_once=heard)
 
     def _never_calls(self, url: str) -> bool:
         """Return whether the guard refuses a URL as written, without resolving its name."""

@@ -147,7 +147,7 @@ class Hammer:
         """Let all that may run do so, until nothing is left that can."""
         for each in await self._commander.limits.alist():
             if each.paused or each.name == "extra":
-                await self._commander.store.remove_limit(each.name)
+                await self._commander.store.limits.remove(each.name)
         await self._commander.limits.aput(Limit(500, per=1, burst=100), task="rated")
         deadline = monotonic() + self._plan.patience
         while await self._read(self._left):

@@ -10,6 +10,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from math import inf
+from operator import attrgetter
 from typing import Any
 
 from mutirao.errors import (
@@ -25,6 +26,7 @@ from mutirao.model.jobs.outcome import Settlement
 from mutirao.ports import Attempt
 from tests.faults.simulation.store import FleetStore
 from tests.faults.simulation.world import Process
+from tests.support.parts import PARTS, PartOf
 
 REFUSED = "\N{SKULL}"  # in the text of an error: no database takes it
 WAKING = ("release", "rescue", "retire", "lose", "settle")
@@ -115,6 +117,9 @@ class Handle:
         return self._store.transaction(job, attempt, gives=gives)
 
     def __getattr__(self, name: str) -> Any:
+        if name in PARTS:
+            return PartOf(self, name)
+
         async def call(*args: Any, **kwargs: Any) -> Any:
             return await self._call(name, *args, **kwargs)
 
@@ -168,7 +173,7 @@ class Handle:
         return await self._wait(inf)
 
     async def _do(self, name: str, *args: Any, **kwargs: Any) -> Any:
-        done = await getattr(self._store, name)(*args, **kwargs)
+        done = await attrgetter(name)(self._store)(*args, **kwargs)
         if name in CLAIMING and any(each.id in self._weather.unreadable for each in done):
             raise Unread("the claim's answer cannot be read")
         if name in WAKING and done:

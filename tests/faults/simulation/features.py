@@ -46,7 +46,7 @@ class Features:
         self._edges: list[tuple[int, int, OnDead]] = []
         self._crowd: tuple[list[int], int] | None = None
         self._declare(fleet.app)
-        fleet.store.has_schedules = ticking
+        fleet.store.schedules.there_are_some = ticking
         fleet.story.on_begin = self._look
         self.found: list[tuple[str, int | None]] = []
 

@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Generator, Mapping
 from contextlib import nullcontext
 from datetime import datetime
+from functools import cached_property
 from typing import Any, NamedTuple, ParamSpec, TypeVar, cast
 
 from mutirao.model.jobs.job import FINAL_OUTCOMES, Beat, OutcomeKind
@@ -17,7 +18,10 @@ from mutirao.sql.drivers.failures import translate_errors
 from mutirao.sql.drivers.sqlite3 import Sqlite3Driver
 from mutirao.sql.drivers.steps import Execute, Query, command, drive
 from mutirao.sql.schema.types import MICROS_PER_SECOND, from_micros, to_micros
+from mutirao.sql.store.limits import SqlLimits
 from mutirao.sql.store.locking import applied
+from mutirao.sql.store.schedules import SqlSchedules
+from mutirao.sql.store.sender import StatementSender
 from mutirao.testing import MemoryStore
 from mutirao.testing.memory import InCallersThread
 from tests.faults.simulation.world import BEGINNING
@@ -58,6 +62,36 @@ class Ended(NamedTuple):
     at: float
 
 
+class _Schedules(SqlSchedules):
+    there_are_some = False
+
+    async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
+        """Return an empty one to a fleet without schedules, which asks for them all the time."""
+        if not self.there_are_some:
+            return Agenda((), None, False)
+        return await super().agenda(without=without, now=now)
+
+    async def listed(self) -> list[ScheduleRecord]:
+        """Return none: those in no code would be told."""
+        return []
+
+
+class _Limits(SqlLimits):
+    def __init__(self, sender: StatementSender, declared: set[str]) -> None:
+        super().__init__(sender)
+        self._known = declared
+
+    async def put(self, rule: Rule, *more: Any, **how: Any) -> None:
+        """Declare each once."""
+        if rule.name not in self._known:
+            await super().put(rule, *more, **how)
+            self._known.add(rule.name)
+
+    async def listed(self, most: int | None = None) -> list[LimitRecord]:
+        """Return none: those in no code would be told."""
+        return []
+
+
 class FleetStore(MemoryStore):
     """The store of a fleet.
 
@@ -67,16 +101,19 @@ class FleetStore(MemoryStore):
     def __init__(self, now: Callable[[], datetime]) -> None:
         super().__init__(session_factory=lambda: nullcontext(object()))
         self._now = now
-        self.has_schedules = False
         self._declared: set[str] = set()
         self._one_thread = _OneThread(self.engines)
         self._run_by(self._one_thread)
 
-    async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
-        """Return an empty one to a fleet without schedules, which asks for them all the time."""
-        if not self.has_schedules:
-            return Agenda((), None, False)
-        return await super().agenda(without=without, now=now)
+    @cached_property
+    def schedules(self) -> _Schedules:
+        """Those of the fleet."""
+        return _Schedules(self._sender)
+
+    @cached_property
+    def limits(self) -> _Limits:
+        """All workers of a fleet have the same code: the first one's declarations stand for all."""
+        return _Limits(self._sender, self._declared)
 
     async def lease(self, duty: str, worker: int, *, ttl: float, every: float, **_: Any) -> bool:
         """Ask for a duty, in one statement instead of two."""
@@ -97,20 +134,6 @@ class FleetStore(MemoryStore):
         if "fair" not in self._declared:
             await super().declare_fairness(tasks)
             self._declared.add("fair")
-
-    async def put_limit(self, rule: Rule, **how: Any) -> None:
-        """Declare each once."""
-        if rule.name not in self._declared:
-            await super().put_limit(rule, **how)
-            self._declared.add(rule.name)
-
-    async def limits(self, most: int | None = None) -> list[LimitRecord]:
-        """Return none: those in no code would be told."""
-        return []
-
-    async def schedules(self) -> list[ScheduleRecord]:
-        """Return none, likewise."""
-        return []
 
     async def answered(self) -> None:
         """Answer."""

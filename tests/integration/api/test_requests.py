@@ -137,7 +137,7 @@ async def test_what_nobody_has_foreseen_tells_nothing(
     async def broken(*_: object, **__: object) -> None:
         raise RuntimeError("the secret is 42")
 
-    monkeypatch.setattr(site.client.store, "page", broken)
+    monkeypatch.setattr(site.client.store.reading, "page", broken)
     answer = await ask("read", "GET", "/jobs")
     assert (answer.status_code, answer.json().get("detail")) == (500, None)
     assert "the secret is 42" in caplog.text

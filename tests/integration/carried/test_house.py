@@ -15,6 +15,7 @@ from mutirao.errors import ConfigurationError, TransportError
 from mutirao.model.brokers.doorbell import doorbells_of
 from mutirao.model.brokers.message import Message
 from mutirao.sql.store.jobs import SqlStore
+from mutirao.sql.store.schedules import SqlSchedules
 from mutirao_conformance.kit import newcomer
 from tests.integration.carried.conftest import QUEUE, QUICK, Shop
 from tests.support.engine import database, duty_of
@@ -28,17 +29,18 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Counter[str]:
     """Count what stores are asked, by the name of the method."""
     counts: Counter[str] = Counter()
 
-    def count(name: str) -> None:
-        method = getattr(SqlStore, name)
+    def count(kind: type, name: str) -> None:
+        method = getattr(kind, name)
 
-        async def counting(self: SqlStore, *args: Any, **kwargs: Any) -> Any:
+        async def counting(self: Any, *args: Any, **kwargs: Any) -> Any:
             counts[name] += 1
             return await method(self, *args, **kwargs)
 
-        monkeypatch.setattr(SqlStore, name, counting)
+        monkeypatch.setattr(kind, name, counting)
 
-    for name in ("beat", "held_elsewhere", "lease", "agenda", "lanes", "rescue", "recall"):
-        count(name)
+    for name in ("beat", "held_elsewhere", "lease", "lanes", "rescue", "recall"):
+        count(SqlStore, name)
+    count(SqlSchedules, "agenda")
     return counts
 
 

@@ -74,7 +74,7 @@ def told(event: dict) -> None:
 @pytest.mark.parametrize(("status", "state"), [(200, "succeeded"), (503, "dead")])
 def test_the_answer_to_a_sample(shell: Shell, status: int, state: str) -> None:
     """Waited for, and printed; the command fails where it has not arrived."""
-    shell.store(lambda store: store.put_endpoint(endpoint()))
+    shell.store(lambda store: store.endpoints.put(endpoint()))
 
     async def answer(store: SqlStore) -> None:
         worker, claims = await join(store), list[Claim]()
@@ -100,7 +100,7 @@ def test_the_answer_to_a_sample(shell: Shell, status: int, state: str) -> None:
 
 def test_nobody_delivers(shell: Shell) -> None:
     """Said after the time that was given."""
-    shell.store(lambda store: store.put_endpoint(endpoint()))
+    shell.store(lambda store: store.endpoints.put(endpoint()))
     assert "job" in shell.refused(1, "endpoints", "test", APP, "erp", "--wait", "0.1")
 
 
@@ -128,7 +128,7 @@ def test_what_will_not_be_sent(sqlite_shell: Shell) -> None:
 
 def test_what_was_missed(sqlite_shell: Shell) -> None:
     """After an answer of 410 and a resume: which replay sends it."""
-    sqlite_shell.store(lambda store: store.put_endpoint(endpoint()))
+    sqlite_shell.store(lambda store: store.endpoints.put(endpoint()))
 
     async def gone(store: SqlStore) -> None:
         worker = await join(store)

@@ -50,7 +50,9 @@ async def _two_die(store: SqlStore) -> None:
 
 
 async def _is_down(store: SqlStore) -> None:
-    await store.change_host(HOST, lambda was, now: fails(was, now, was.changed_at), queue="q")
+    await store.federation.change_host(
+        HOST, lambda was, now: fails(was, now, was.changed_at), queue="q"
+    )
 
 
 async def _is_lost(store: SqlStore) -> None:
@@ -58,11 +60,13 @@ async def _is_lost(store: SqlStore) -> None:
         before = replace(was, failing_since=now - timedelta(days=31))
         return fails(before, now, before.changed_at)
 
-    await store.change_host(HOST, lost, queue="q")
+    await store.federation.change_host(HOST, lost, queue="q")
 
 
 async def _is_up(store: SqlStore) -> None:
-    await store.change_host(HOST, lambda was, now: replace(was, state=HostState.UP), queue="q")
+    await store.federation.change_host(
+        HOST, lambda was, now: replace(was, state=HostState.UP), queue="q"
+    )
 
 
 def test_a_life(shell: Shell) -> None:

@@ -122,5 +122,5 @@ def test_one_that_left_the_code(shell: Shell) -> None:
     """The list says since when, and which worker had it last."""
     schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))
     declare = partial(schedule_rules.declare, schedule=schedule, worker="host:1")
-    shell.store(lambda store: store.amend_schedule("s", declare, now=NOW))
+    shell.store(lambda store: store.schedules.amend("s", declare, now=NOW))
     assert "not in the code since 2024-02-29 12:00Z (host:1)" in shell.ok("schedules", "list", APP)

@@ -16,6 +16,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from inspect import iscoroutinefunction, signature
 from math import inf
+from operator import attrgetter
 from threading import Lock
 from typing import Any
 
@@ -23,6 +24,7 @@ import pytest
 
 from mutirao.model.jobs.job import Wake
 from mutirao.ports import Notifier, Store
+from tests.support.parts import PARTS, PartOf
 
 Events = list[tuple[selectors.SelectorKey, int]]
 BUSY_POLL = 0.001  # real seconds between looks whether the others wait as well
@@ -147,7 +149,9 @@ class Watched:
         return Watched(self._store.clone(connections), self._clock)
 
     def __getattr__(self, name: str) -> Any:
-        method = getattr(self._store, name)
+        if name in PARTS:
+            return PartOf(self, name)
+        method = attrgetter(name)(self._store)
         if not iscoroutinefunction(method):
             return method
         timed = "now" in signature(method).parameters

@@ -167,7 +167,7 @@ async def test_telling_in_order(metered_database: Metered, bench: Bench) -> None
             asked = subscription(
                 f"{topic}-{n:02}", topic, order_by="order_id", when_dead=WhenDead.STOP
             )
-            await bench.store.put_subscription(asked, worker="w")
+            await bench.store.subscriptions.put(asked, worker="w")
         for _ in range(WARM):
             await _publish_and_fan_out(bench, topic)
         with metered(metered_database.meter) as found:
@@ -181,4 +181,4 @@ async def _publish_and_fan_out(bench: Bench, topic: str) -> None:
     await bench.store.aenqueue([published])
     lanes = [head.lane for head in await bench.store.lanes((topic,))]
     [claim] = await bench.store.claim(bench.worker, lanes, 1)
-    assert await bench.store.fan_out(job_of(claim), Attempt(), None) is None
+    assert await bench.store.subscriptions.fan_out(job_of(claim), Attempt(), None) is None

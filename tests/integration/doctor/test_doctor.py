@@ -364,7 +364,7 @@ async def test_schedules_that_are_well(store: SqlStore) -> None:
     """Known tasks, ticks ahead; those that have finished do not count."""
     await plan(store, scheduled("a", seconds=500, job=NewJob(task="send")), now=None)
     await plan(store, scheduled("b", max_runs=1))
-    await store.amend_schedule("b", schedule_rules.tick)
+    await store.schedules.amend("b", schedule_rules.tick)
     found = await find(store, "schedules")
     assert (found.level, found.found) == (OK, "1 that tick, on time")
 
@@ -381,7 +381,7 @@ async def test_schedules_that_do_not_tick(store: SqlStore) -> None:
 async def test_schedules_that_are_paused(store: SqlStore) -> None:
     """By a person or by themselves, as their jobs only died: they are not on time."""
     await plan(store, scheduled(cron="0 0 1 1 *", job=NewJob(task="send")))
-    await store.amend_schedule("s", partial(schedule_rules.pause, name="s", reason="it only died"))
+    await store.schedules.amend("s", partial(schedule_rules.pause, name="s", reason="it only died"))
     found = await find(store, "schedules")
     assert (found.level, found.found) == (WARNING, "'s' are paused and make no jobs")
     assert "mutirao schedules resume" in str(found.advice)
@@ -391,7 +391,7 @@ async def test_a_schedule_that_left_the_code(store: SqlStore) -> None:
     """Its last worker is gone for minutes; it ticks on, and that is said."""
     schedule = scheduled(cron="0 0 1 1 *", job=NewJob(task="send"))
     declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
-    await store.amend_schedule("s", declare)
+    await store.schedules.amend("s", declare)
     assert (await find(store, "schedules")).level == OK
     past = "0" if store.engines.in_thread else "'2001-01-01Z'"
     await do(store, f"UPDATE mutirao_schedule SET declared_at = {past}")  # noqa: S608

@@ -37,15 +37,15 @@ async def test_subscriptions_to_no_topic(store: SqlStore) -> None:
     """A misspelt topic is named; not for an application that publishes nothing."""
     job = NewJob(task="send")
     for id, topic in (("a", "order.*"), ("b", "order.palced")):
-        await store.put_subscription(Subscription(id=id, topic=topic, job=job))
+        await store.subscriptions.put(Subscription(id=id, topic=topic, job=job))
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert (topics.level, topics.found.endswith(": 'b to order.palced'")) == (WARNING, True)
     assert not await examine(store, "topics")
-    await store.remove_subscription("b")
+    await store.subscriptions.remove("b")
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert topics.level is OK
     topics_of_erp = ("order.placed", "*", "order.piad")
-    await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=topics_of_erp))
+    await store.endpoints.put(Endpoint(id="erp", url="https://erp.example", topics=topics_of_erp))
     (topics,) = await examine(store, "topics", "topic:order.placed")
     assert topics.found.endswith(": 'endpoint:erp to order.piad'")
 
@@ -54,14 +54,14 @@ async def test_limits_of_subscriptions_that_were_deleted_by_hand(store: SqlStore
     """They are named: deliveries that are left count by them."""
     for id in ("a", "b"):
         asked = Subscription(id=id, topic="*", job=NewJob(task="send"), limits=(Limit(2),))
-        await store.put_subscription(asked)
+        await store.subscriptions.put(asked)
     [limits] = await examine(store, "limits")
     assert limits.level is OK
     with store.engines.sync().begin() as connection:
         connection.execute(text("DELETE FROM mutirao_subscription WHERE id = 'b'"))
     [limits] = await examine(store, "limits")
     assert (limits.level, "'subscription b' are of subs" in limits.found) == (WARNING, True)
-    assert await store.remove_limit("subscription b")
+    assert await store.limits.remove("subscription b")
     [limits] = await examine(store, "limits")
     assert limits.level is OK
 
@@ -70,8 +70,8 @@ async def test_endpoints_that_were_deleted_by_hand(store: SqlStore) -> None:
     """They are named, and removed like any other; so are those whose subscription is gone."""
     for id in ("crm", "erp", "web"):
         asked = Endpoint(id=id, url=f"https://{id}.example", topics=("a", "b"), rate=3)
-        await store.put_endpoint(asked)
-    await store.pause_endpoint("erp")
+        await store.endpoints.put(asked)
+    await store.endpoints.pause("erp")
     assert not await examine(store, "endpoints")
     with store.engines.sync().begin() as connection:
         connection.execute(text("DELETE FROM mutirao_endpoint WHERE id = 'erp'"))
@@ -80,18 +80,20 @@ async def test_endpoints_that_were_deleted_by_hand(store: SqlStore) -> None:
     assert ("'erp' were deleted by hand" in gone.found, gone.level) == (True, WARNING)
     assert ("subscriptions of 'crm' were" in untold.found, untold.level) == (True, WARNING)
     assert not await examine(store, "limits")
-    assert await store.remove_endpoint("erp")
-    assert await store.remove_endpoint("crm")
-    assert not await store.remove_endpoint("erp")
+    assert await store.endpoints.remove("erp")
+    assert await store.endpoints.remove("crm")
+    assert not await store.endpoints.remove("erp")
     assert not await examine(store, "endpoints")
-    assert [each.key for each in await store.limits()] == ["web"]
+    assert [each.key for each in await store.limits.listed()] == ["web"]
 
 
 async def test_webhooks_and_activities_that_wait(store: SqlStore) -> None:
     """What waits for their workers, or is held, has commands of its own."""
-    await store.put_endpoint(Endpoint(id="erp", url="https://erp.example", topics=("a",)))
-    await store.pause_endpoint("erp")
-    await store.change_host("b.example", lambda was, _: replace(was, held=True), queue="q")
+    await store.endpoints.put(Endpoint(id="erp", url="https://erp.example", topics=("a",)))
+    await store.endpoints.pause("erp")
+    await store.federation.change_host(
+        "b.example", lambda was, _: replace(was, held=True), queue="q"
+    )
     delivery = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args='{"endpoint": "erp"}')
     await store.aenqueue([delivery])
     endpoints, hosts = await examine(store, "limits")

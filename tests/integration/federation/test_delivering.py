@@ -148,7 +148,7 @@ async def test_a_host_that_is_down_and_comes_back(migrated_url: str) -> None:
                 await made.outbox.adeliver(each, to=[server.url()], sender=ACTOR)
 
         async def failing() -> bool:
-            known = await app.store.host("127.0.0.1")
+            known = await app.store.federation.host("127.0.0.1")
             return known is not None and known.state is HostState.FAILING
 
         await send(activity("Create", 1))
@@ -313,7 +313,7 @@ async def test_a_host_that_is_unavailable_and_is_heard_from(migrated_sqlite_url:
             long_ago = replace(was, failing_since=now - timedelta(days=31))
             return fails(long_ago, now, long_ago.changed_at)
 
-        await app.store.change_host("127.0.0.1", lost, queue="federation")
+        await app.store.federation.change_host("127.0.0.1", lost, queue="federation")
         await send(1)
         await in_state(app, "dead", 1)
         assert not remote.heads
@@ -321,7 +321,7 @@ async def test_a_host_that_is_unavailable_and_is_heard_from(migrated_sqlite_url:
         await made.heard_from("http://127.0.0.1/actor")
 
         async def probed() -> bool:
-            known = await app.store.host("127.0.0.1")
+            known = await app.store.federation.host("127.0.0.1")
             return known is not None and known.state is HostState.FAILING
 
         await until(probed)

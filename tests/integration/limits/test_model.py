@@ -57,7 +57,7 @@ class Played:
         """Have a worker, and a rate on one of the tasks."""
         self.worker = await self.store.register(newcomer(), expiry=EXPIRY, now=at(self.now))
         rate = Limit(RATE, per=PERIOD, burst=BURST).on(task=self.task("r"))
-        await self.store.put_limit(rate, now=at(self.now))
+        await self.store.limits.put(rate, now=at(self.now))
 
     def task(self, name: str) -> str:
         """Return the name of a task that no other history has."""
@@ -90,10 +90,10 @@ class Played:
     async def limit(self, what: str, n: int, rule: Rule) -> None:
         """Put a limit, or remove it."""
         if n % 10 == 9:
-            await self.store.remove_limit(rule.name, now=at(self.now))
+            await self.store.limits.remove(rule.name, now=at(self.now))
             self.most.pop(what, None)
         else:
-            await next(self.stores).put_limit(rule, now=at(self.now))
+            await next(self.stores).limits.put(rule, now=at(self.now))
             self.most[what] = rule.most
 
     async def pause(self, n: int) -> None:
@@ -105,10 +105,10 @@ class Played:
             "key": pause_of(None, self.task("t"), "tenant", "a"),
         }[what]
         if what in self.pauses:
-            assert await next(self.stores).remove_limit(rule.name, now=at(self.now))
+            assert await next(self.stores).limits.remove(rule.name, now=at(self.now))
             self.pauses.remove(what)
         else:
-            await next(self.stores).put_limit(rule, now=at(self.now))
+            await next(self.stores).limits.put(rule, now=at(self.now))
             self.pauses.add(what)
 
     async def claim(self, n: int) -> None:
@@ -219,7 +219,7 @@ class Played:
 
     async def check(self) -> None:
         """The tables hold what the model does: nothing leaked, nothing lost."""
-        limits = [r for r in await self.store.limits() if self.mark in f"{r.task} {r.queue}"]
+        limits = [r for r in await self.store.limits.listed() if self.mark in f"{r.task} {r.queue}"]
         count = self.counted(self.running())
         for record in limits:
             if record.per is None and not record.paused:
@@ -245,7 +245,9 @@ class Played:
             await self.store.settle(self.worker, batch, now=at(self.now))
             self.jobs = {id: job for id, job in self.jobs.items() if job.claim is None}
         assert self.jobs == {}
-        records = [r for r in await self.store.limits() if self.mark in f"{r.task} {r.queue}"]
+        records = [
+            r for r in await self.store.limits.listed() if self.mark in f"{r.task} {r.queue}"
+        ]
         assert all((r.running, r.parked) == (0, 0) for r in records)
 
 

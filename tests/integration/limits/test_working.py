@@ -173,9 +173,9 @@ async def test_what_is_in_the_code(app: Mutirao, caplog: pytest.LogCaptureFixtur
     async def call_again(tenant: str) -> None: ...
 
     own = Limit(50, by="endpoint").on(task="mutirao.webhook")
-    await app.store.put_limit(own, origin=LimitOrigin.CODE, worker="w")
+    await app.store.limits.put(own, origin=LimitOrigin.CODE, worker="w")
     left = ["task call by tenant", own.name]
-    await app.store.confirm_declared_limits(left, "w", every=-1e9, now=NOW)
+    await app.store.limits.confirm_declared(left, "w", every=-1e9, now=NOW)
     with caplog.at_level(logging.WARNING):
         async with never_polling(other):
             pass

@@ -73,7 +73,7 @@ async def test_a_claim(store: SqlStore, trips: list[str]) -> None:
 @pytest.mark.parametrize("limit", [Limit(1_000), Limit(10_000, per=60.0, burst=1_000)])
 async def test_a_claim_within_a_limit(store: SqlStore, trips: list[str], limit: Limit) -> None:
     """It takes as many, in the same order, in not many more."""
-    await store.put_limit(limit.on(task="t"))
+    await store.limits.put(limit.on(task="t"))
     there = [head.lane for head in await store.lanes(None)]
     worker = await join(store, now=None)
     assert len(await store.claim(worker, there[:1], 1)) == 1  # which makes the counter
@@ -86,7 +86,7 @@ async def test_a_claim_within_a_limit(store: SqlStore, trips: list[str], limit: 
 
 async def test_a_claim_within_limits_of_each_lane(store: SqlStore, trips: list[str]) -> None:
     """Where each job counts for itself, some dozens are counted in a transaction."""
-    await store.put_limit(Limit(5, by="n").on(task="t"))
+    await store.limits.put(Limit(5, by="n").on(task="t"))
     args = (f'{{"n": {n}}}' for n in range(LANES))
     await put(
         store, *(NewJob(task="t", args=said, queue=f"r{n:04}") for n, said in enumerate(args))

@@ -181,7 +181,7 @@ async def deliver(url: str, many: int) -> list[int]:
     """Let an endpoint have some at once of three times as many; return the queries of each step."""
     migrations.upgrade(url)
     store = SqlStore(url)
-    await store.put_limit(replace(USUAL_LIMIT, most=many, start=None))
+    await store.limits.put(replace(USUAL_LIMIT, most=many, start=None))
     values = json.dumps({"endpoint": "erp", "host": "example.org", "event": {}, "payload": {}})
     one = NewJob(task=WEBHOOK_TASK, queue=WEBHOOK_QUEUE, args=values, fair_by=FAIR_BY)
     await store.aenqueue([one] * 3 * many)
@@ -193,7 +193,7 @@ async def deliver(url: str, many: int) -> list[int]:
         assert len(claims) == many
         with queries() as writing:
             done = [Settlement(claim.id, claim.run, SUCCEEDED) for claim in claims]
-            recorded = await store.record_webhooks([*map(attempt, claims)], BreakerTerms(), done)
+            recorded = await store.endpoints.record([*map(attempt, claims)], BreakerTerms(), done)
         assert len(recorded.settled) == many
         costs += [len(claiming), len(writing)]
     await store.close()

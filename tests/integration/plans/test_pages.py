@@ -31,10 +31,10 @@ FILTERS = [
 PAGES: dict[str, Callable[[Connection], object]] = {
     "count all": lambda conn: paging.how_many(conn, JobFilter(), 10_000),
     "count of a task": lambda conn: paging.how_many(conn, _asked("task:none"), 10_000),
-    "figures": lambda conn: figures.figures(conn, POSTGRESQL),
+    "figures": lambda conn: figures.figures(conn),
     "minutes": lambda conn: figures.minutes(conn, LONG_AGO),
     "waits": lambda conn: figures.waits(conn, 1_000),
-    "running": lambda conn: figures.running(conn, POSTGRESQL, None, 100),
+    "running": lambda conn: figures.running(conn, None, 100),
     "workers": lambda conn: figures.workers(conn, running_near()),
 }
 
@@ -88,7 +88,7 @@ def test_what_runs_is_found_near_the_front(connection: Connection) -> None:
     _check(heard, MOST)
     assert [each.id for each in page.jobs] == run
     assert not page.searched_all  # among some
-    found = {each.id for each in figures.running(connection, POSTGRESQL, None, 1_000)}
+    found = {each.id for each in figures.running(connection, None, 1_000)}
     assert found == {*run}
     assert _all_ids(connection, "state:running") == run
     assert figures.workers(connection, running_near())[0].running == len(run)

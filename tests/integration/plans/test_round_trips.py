@@ -80,7 +80,7 @@ async def _fan_out(bench: Bench) -> Act:
         await subscribe(bench.store, id)
     await publish(bench.store)
     [claim] = await take(bench.store, bench.worker, 1)
-    return lambda: bench.store.fan_out(job_of(claim), Noted(), None)
+    return lambda: bench.store.subscriptions.fan_out(job_of(claim), Noted(), None)
 
 
 def _plainly(act: Callable[[Bench], Awaitable[object]]) -> Prepare:

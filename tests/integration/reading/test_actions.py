@@ -214,7 +214,7 @@ async def test_what_is_done_is_told_though_the_audit_cannot_be(
     async def work() -> list[int]:
         return [7]
 
-    monkeypatch.setattr(app.store, "advance_action", busy)
+    monkeypatch.setattr(app.store.audit, "advance", busy)
     new = NewAction(who="ana", action=ActionKind.CANCEL, ids=(7,))
     assert await app.actions.aobserve(new, work) == [7]
     assert "the audit" in caplog.text

@@ -108,7 +108,7 @@ async def test_secrets_that_are_kept(app: Mutirao) -> None:
     assert await many.names() == []
     await many.put(first[:1])
     await many.put([{"id": "e0000", "url": URL, "topics": "order.*"}])
-    [kept] = await app.store.endpoints_to_send(["e0000"])
+    [kept] = await app.store.endpoints.to_send(["e0000"])
     assert getattr(kept, "secret", None) == first[0]["secret"]
     with pytest.raises(InvalidJob, match="tenant"):
         await many.put([many.one("x", tenant="t" * 10_000)])

@@ -65,7 +65,7 @@ async def looks(mine: SqlStore, others: SqlStore) -> None:
     assert (await mine.graph(first)).jobs == len((await mine.graph(first)).steps) == 2
     assert len(await mine.graphs()) == 1
     assert await mine.counts()
-    for listed in (mine.workers, mine.schedules, mine.limits):
+    for listed in (mine.workers, mine.schedules.listed, mine.limits.listed):
         assert await listed() == []
     assert await mine.unserved_tasks(["b"]) == {"a": 2}
 
@@ -126,7 +126,7 @@ async def runs_now(mine: SqlStore, others: SqlStore) -> None:
 @duty("operator", "job", "parked")
 async def changes(mine: SqlStore, others: SqlStore) -> None:
     """What waits, for its time or for a limit."""
-    await others.put_limit(Limit(1).on(task="greet"), now=NOW)
+    await others.limits.put(Limit(1).on(task="greet"), now=NOW)
     ids = await put(others, due(), due(), due(), due("other", run_at=FAR_AHEAD))
     await take(others, await join(others))
     new = Change(priority=-1, run_at=NOW, max_attempts=2)
@@ -174,33 +174,33 @@ async def redrives_in_order(mine: SqlStore, others: SqlStore) -> None:
 async def subscribes(mine: SqlStore, others: SqlStore) -> None:
     """At run time: who is told, for how long, and no more."""
     for queue in ("default", "other"):
-        await mine.put_subscription(subscription("mail", queue=queue), now=NOW)
-    assert await mine.set_subscription_active("mail", False)
-    assert [each.active for each in await mine.subscriptions()] == [False]
-    assert await mine.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
-    assert await mine.remove_subscription("mail")
+        await mine.subscriptions.put(subscription("mail", queue=queue), now=NOW)
+    assert await mine.subscriptions.set_active("mail", False)
+    assert [each.active for each in await mine.subscriptions.listed()] == [False]
+    assert await mine.subscriptions.replay(Replay(subscription="mail", since=NOW), 0) == (0, None)
+    assert await mine.subscriptions.remove("mail")
 
 
 @duty("operator", "endpoint", "endpoints", "further_topic", "breaker")
 async def manages_endpoints(mine: SqlStore, others: SqlStore) -> None:
     """Puts one, changes it, holds what is for it, tries it again, and removes it."""
     for _ in range(2):
-        await mine.put_endpoint(endpoint(topics=("*", "order.*"), rate=1_000.0))
-    assert await mine.rotate_secret("erp", OTHER, keep=60)
+        await mine.endpoints.put(endpoint(topics=("*", "order.*"), rate=1_000.0))
+    assert await mine.endpoints.rotate_secret("erp", OTHER, keep=60)
     worker = await join(others)
     await delivered_to(others, worker, 3)
     await fail(others, worker, await claimed(others, worker, 2))
-    assert await mine.probe_webhooks(ERP, at_once=True)
-    assert await mine.pause_endpoint("erp")
-    assert await mine.resume_endpoint("erp")
-    assert [each.id for each in await mine.endpoints()] == ["erp"]
-    assert await mine.remove_endpoint("erp")
+    assert await mine.endpoints.probe(ERP, at_once=True)
+    assert await mine.endpoints.pause("erp")
+    assert await mine.endpoints.resume("erp")
+    assert [each.id for each in await mine.endpoints.listed()] == ["erp"]
+    assert await mine.endpoints.remove("erp")
 
 
 @duty("operator", "webhook_attempt")
 async def prunes_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """With their attempts."""
-    await others.put_endpoint(endpoint())
+    await others.endpoints.put(endpoint())
     worker = await join(others)
     await delivered_to(others, worker)
     await fail(others, worker, await claimed(others, worker))
@@ -214,24 +214,24 @@ async def limits(mine: SqlStore, others: SqlStore) -> None:
     await put(others, *(of_tenant(name) for name in "aab"))
     await take(others, worker, 1)
     rule = Limit(1, by="tenant").on(task="greet")
-    await mine.put_limit(rule, now=NOW)
+    await mine.limits.put(rule, now=NOW)
     await take(others, worker)
-    await mine.put_limit(Limit(1, name=rule.name).on(task="greet"), now=NOW)
+    await mine.limits.put(Limit(1, name=rule.name).on(task="greet"), now=NOW)
     await put(others, *(due() for _ in range(3)))
     await take(others, worker)
-    await mine.put_limit(Limit(4, name=rule.name).on(task="greet"), now=NOW)
+    await mine.limits.put(Limit(4, name=rule.name).on(task="greet"), now=NOW)
     await put(others, *(due() for _ in range(3)))
     await take(others, worker)
     blocked = ids_of(await mine.jobs(JobFilter(task="greet")))[0]
     await mine.cancel(JobFilter(ids=(blocked,)), now=NOW)
-    assert await mine.remove_limit(rule.name, now=NOW)
+    assert await mine.limits.remove(rule.name, now=NOW)
 
 
 @duty("operator", "counter", "parked", "slot")
 async def mends_limits(mine: SqlStore, others: SqlStore) -> None:
     """What was changed by hand, and what nobody counts any more."""
-    await others.put_limit(Limit(1, per=10).on(task="greet"), now=NOW)
-    await others.put_limit(Limit(1).on(task="other"), now=NOW)
+    await others.limits.put(Limit(1, per=10).on(task="greet"), now=NOW)
+    await others.limits.put(Limit(1).on(task="other"), now=NOW)
     ids = await put(others, *(due() for _ in range(3)), due("other"), due("other"))
     worker = await join(others)
     await take(others, worker)
@@ -248,18 +248,18 @@ def _forget_a_run(conn: Connection, id: int) -> None:
 async def sees_to_hosts(mine: SqlStore, others: SqlStore) -> None:
     """Lists them, lets them fail, and forgets them."""
     await fail_host(mine)
-    assert [each.failures for each in await mine.hosts()] == [1]
-    await others.note_said("a", HOST, SAID)
-    assert await mine.forget_host(HOST)
-    assert await others.said("a") is None
+    assert [each.failures for each in await mine.federation.hosts()] == [1]
+    await others.federation.note_said("a", HOST, SAID)
+    assert await mine.federation.forget_host(HOST)
+    assert await others.federation.said("a") is None
 
 
 @duty("operator", "limit")
 async def pauses(mine: SqlStore, others: SqlStore) -> None:
     """A queue."""
     pause = pause_of("default", None)
-    await mine.put_limit(pause, now=NOW)
-    assert await mine.remove_limit(pause.name, now=NOW)
+    await mine.limits.put(pause, now=NOW)
+    assert await mine.limits.remove(pause.name, now=NOW)
 
 
 @duty("operator", "schedule", "tick")
@@ -297,22 +297,22 @@ async def tries_again(mine: SqlStore, others: SqlStore) -> None:
 async def looks_at_pages(mine: SqlStore, others: SqlStore) -> None:
     """Lists by a filter, figures, and why a job does not run."""
     [id] = await put(others, due())
-    assert ids_of((await mine.page(JobFilter())).jobs) == [id]
-    assert (await mine.how_many(JobFilter())).jobs == 1
-    assert await mine.figures()
-    assert await mine.hours(NOW) == []
-    assert await mine.errors() == []
-    assert await mine.standing(id) is not None
+    assert ids_of((await mine.reading.page(JobFilter())).jobs) == [id]
+    assert (await mine.reading.how_many(JobFilter())).jobs == 1
+    assert await mine.reading.figures()
+    assert await mine.reading.hours(NOW) == []
+    assert await mine.reading.errors() == []
+    assert await mine.reading.standing(id) is not None
 
 
 @duty("operator", "action", "audit")
 async def acts_on_many(mine: SqlStore, others: SqlStore) -> None:
     """In batches, which are written down; and deletes what has finished."""
-    id = await mine.begin_action(NewAction(who="ana", action=ActionKind.DELETE, filter="tag:x"))
-    assert await mine.advance_action(id, Came(1, 1))
-    assert await mine.stop_action(id)
-    await mine.end_action(id, ActionState.STOPPED)
-    assert [each.id for each in await mine.actions()] == [id]
+    id = await mine.audit.begin(NewAction(who="ana", action=ActionKind.DELETE, filter="tag:x"))
+    assert await mine.audit.advance(id, Came(1, 1))
+    assert await mine.audit.stop(id)
+    await mine.audit.end(id, ActionState.STOPPED)
+    assert [each.id for each in await mine.audit.actions()] == [id]
 
 
 @duty("reader")

@@ -93,21 +93,21 @@ async def forgets_messages(mine: SqlStore, others: SqlStore) -> None:
 @duty("worker", "action")
 async def forgets_actions(mine: SqlStore, others: SqlStore) -> None:
     """Those that are old."""
-    await others.begin_action(NewAction(who="ana", action=ActionKind.CANCEL, filter="tag:x"))
-    assert await mine.prune_actions(-60, 10) == 1
+    await others.audit.begin(NewAction(who="ana", action=ActionKind.CANCEL, filter="tag:x"))
+    assert await mine.audit.prune(-60, 10) == 1
 
 
 @duty("worker", "said")
 async def forgets_what_was_said(mine: SqlStore, others: SqlStore) -> None:
     """That is old, too."""
-    await others.note_said("a" * 64, HOST, SAID)
-    assert await mine.prune_said(-60, 10) == 1
+    await others.federation.note_said("a" * 64, HOST, SAID)
+    assert await mine.federation.prune_said(-60, 10) == 1
 
 
 @duty("worker", "further_topic", "webhook_attempt")
 async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """Tells an endpoint with several topics, and prunes what came of it."""
-    await others.put_endpoint(endpoint(topics=("invoice.*", "order.*")))
+    await others.endpoints.put(endpoint(topics=("invoice.*", "order.*")))
     worker = await join(mine)
     await delivered(mine, worker)
     claims = await claimed(mine, worker)
@@ -118,15 +118,15 @@ async def forgets_webhooks(mine: SqlStore, others: SqlStore) -> None:
 @duty("webhooks", "endpoint", "webhook_attempt", "breaker", "limit")
 async def delivers_webhooks(mine: SqlStore, others: SqlStore) -> None:
     """To an endpoint that fails, is tried again, comes back, and is gone."""
-    await others.put_endpoint(endpoint())
+    await others.endpoints.put(endpoint())
     worker = await join(mine)
     await delivered(mine, worker, 5)
-    assert len(await mine.endpoints_to_send(["erp"])) == 1
+    assert len(await mine.endpoints.to_send(["erp"])) == 1
     await fail(mine, worker, await claimed(mine, worker, 1))
     await fail(mine, worker, await claimed(mine, worker, 1))
-    assert await mine.probe_webhooks(ERP, at_once=True)
+    assert await mine.endpoints.probe(ERP, at_once=True)
     [probe] = await claimed(mine, worker)
-    await mine.record_webhooks([attempt(probe)], TERMS)
+    await mine.endpoints.record([attempt(probe)], TERMS)
     await finish(mine, worker, [probe])
     await fail(mine, worker, (await claimed(mine, worker))[:1], 410)
 
@@ -159,25 +159,25 @@ async def runs_jobs(mine: SqlStore, others: SqlStore) -> None:
 async def keeps_limits(mine: SqlStore, others: SqlStore) -> None:
     """Those in its code, which it declares, confirms, takes and gives back."""
     rule = Limit(1, by="tenant").on(task="greet")
-    declare = partial(mine.put_limit, origin=LimitOrigin.CODE, worker="w", now=NOW)
+    declare = partial(mine.limits.put, origin=LimitOrigin.CODE, worker="w", now=NOW)
     await declare(rule)
     ids = await put(others, *(of_tenant(name) for name in "aab"))
     worker = await join(mine)
     claims = await take(mine, worker)
     assert sorted(claim.id for claim in claims) == [ids[0], ids[2]]
-    assert len(await mine.limits()) == 2
+    assert len(await mine.limits.listed()) == 2
     await mine.settle(worker, [ended(claim) for claim in claims], now=NOW)
     await take(mine, worker)
     await declare(Limit(2, by="tenant", name=rule.name).on(task="greet"))
     await declare(Limit(2, name=rule.name).on(task="greet"))
-    await mine.confirm_declared_limits([rule.name], "w", every=60, now=at(100))
+    await mine.limits.confirm_declared([rule.name], "w", every=60, now=at(100))
     await mine.rescue(now=at(10_000))
 
 
 @duty("worker", "counter", "parked")
 async def keeps_rates(mine: SqlStore, others: SqlStore) -> None:
     """So many that start in a time: the first of the others is sent ahead; what idles goes."""
-    await mine.put_limit(
+    await mine.limits.put(
         Limit(1, per=10).on(task="greet"), origin=LimitOrigin.CODE, worker="w", now=NOW
     )
     await put(others, *(due() for _ in range(3)))
@@ -239,8 +239,8 @@ async def delivers(mine: SqlStore, others: SqlStore) -> None:
     """What is published, to those in its code, whom it declares; then it is pruned."""
     for queue in ("default", "default", "other"):
         asked = subscription("mail", queue=queue)
-        await mine.put_subscription(asked, worker="w", now=NOW)
-    await mine.confirm_declared_subscriptions(["mail"], "w", every=60, now=at(100))
+        await mine.subscriptions.put(asked, worker="w", now=NOW)
+    await mine.subscriptions.confirm_declared(["mail"], "w", every=60, now=at(100))
     await publish(others)
     worker = await join(mine)
     await fan_out(mine, await take_one(mine, worker))
@@ -265,15 +265,17 @@ async def delivers_in_order(mine: SqlStore, others: SqlStore) -> None:
 async def federates(mine: SqlStore, others: SqlStore) -> None:
     """It finds hosts down and up again, and notes what they were told."""
     await fail_host(mine)
-    known = await mine.host(HOST)
+    known = await mine.federation.host(HOST)
     assert known
     seen = known.changed_at
-    up = await mine.change_host(HOST, lambda was, now: answers(was, seen), queue="q", now=at(9))
+    up = await mine.federation.change_host(
+        HOST, lambda was, now: answers(was, seen), queue="q", now=at(9)
+    )
     assert up.failures == 0
     for _ in range(2):
-        await mine.note_said("a", HOST, SAID)
-    await mine.unsay("a")
-    assert await mine.said("a") is None
+        await mine.federation.note_said("a", HOST, SAID)
+    await mine.federation.unsay("a")
+    assert await mine.federation.said("a") is None
 
 
 @duty("worker", "key")
@@ -333,13 +335,13 @@ async def lets_schedules_tick(mine: SqlStore, others: SqlStore) -> None:
         seconds=1, catch_up=CatchUp.ALL, catch_up_limit=2 * TICKS_KEPT_PER_SCHEDULE
     )
     declare = partial(schedule_rules.declare, schedule=schedule, worker="w")
-    await mine.amend_schedule("s", declare, now=NOW)
-    assert (await mine.agenda(now=at(1))).due == ("s",)
+    await mine.schedules.amend("s", declare, now=NOW)
+    assert (await mine.schedules.agenda(now=at(1))).due == ("s",)
     for moment in (1.0, 2.0 + TICKS_KEPT_PER_SCHEDULE):
-        [ticked] = await mine.tick_schedules(10, now=at(moment))
+        [ticked] = await mine.schedules.tick(10, now=at(moment))
         assert ticked.jobs
-    await mine.confirm_declared(["s"], "w", every=60.0, now=at(100))
-    assert [each.name for each in await mine.schedules()] == ["s"]
+    await mine.schedules.confirm_declared(["s"], "w", every=60.0, now=at(100))
+    assert [each.name for each in await mine.schedules.listed()] == ["s"]
 
 
 @duty("worker", "rolled", "hour", "kept", "error", "backlog", "queues", "closing")
@@ -354,7 +356,7 @@ async def adds_up(mine: SqlStore, others: SqlStore) -> None:
     await mine.settle(worker, [ended(three)], now=NOW)
     await mine.prune(OutcomeKind.SUCCEEDED, 0, 1, now=FAR_AHEAD)
     await _until(mine, others, at(200))
-    await mine._patiently(mine._rules.count_backlog, 0, NOW)
+    await mine._sender.patiently(mine._rules.count_backlog, 0, NOW)
     await mine.roll_up(0.0, now=at(100_000))
 
 

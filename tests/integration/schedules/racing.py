@@ -14,10 +14,10 @@ async def race(url: str, wrong: float) -> None:
     store = SqlStore(url)
     while True:
         now = datetime.now(UTC) + timedelta(seconds=wrong)
-        for each in await store.tick_schedules(3, now=now):
+        for each in await store.schedules.tick(3, now=now):
             if each.error is not None:
                 raise each.error
-        agenda = await store.agenda(now=now)
+        agenda = await store.schedules.agenda(now=now)
         if not agenda.due and agenda.next_in is None:
             break
     await store.close()

@@ -19,6 +19,8 @@ from mutirao.model.schedules.schedule import MAX_DUE_NAMES, Agenda, TickResult
 from mutirao.sql.schema.tables import schedule
 from mutirao.sql.statements.ticking import Batch
 from mutirao.sql.store.jobs import SqlStore
+from mutirao.sql.store.schedules import SqlSchedules
+from mutirao.sql.store.sender import StatementSender
 from mutirao_conformance.kit import NOW, at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows
@@ -194,7 +196,7 @@ async def test_what_undoes_the_whole_transaction(lite_url: str) -> None:
     batch = Batch(store._dialect, interrupted, 10, (), NOW)
     with pytest.raises(StoreUnavailable, match="interrupted"):
         store._runner.run_sync(batch.write)
-    assert len((await store.agenda(now=NOW)).due) == MAX_DUE_NAMES
+    assert len((await store.schedules.agenda(now=NOW)).due) == MAX_DUE_NAMES
     await store.close()
 
 
@@ -217,29 +219,31 @@ async def test_one_among_very_many_that_await_a_job(url: str) -> None:
     awaiting = {"awaiting": True, "next_at": None}
     fill(store, "waits", 2_000, **awaiting, last_job=live)
     fill(store, "ended", 1, **awaiting, last_job=live + 1)
-    assert await store.agenda(now=NOW) == Agenda(("ended 0",), None, awaits=True)
+    assert await store.schedules.agenda(now=NOW) == Agenda(("ended 0",), None, awaits=True)
     await store.close()
 
 
-class Slow(SqlStore):
-    """A store on which large batches take too long."""
+class Slow(SqlSchedules):
+    """Schedules of a store on which large batches take too long."""
 
-    asked: list[int]
+    def __init__(self, sender: StatementSender) -> None:
+        super().__init__(sender)
+        self.asked = list[int]()
 
-    async def tick_schedules(
+    async def tick(
         self, limit: int, *, without: Collection[str] = (), now: datetime | None = None
     ) -> list[TickResult]:
         """Give up large ones."""
         self.asked.append(limit)
         if limit > MAX_SCHEDULES_PER_BATCH // 4:
             raise StoreUnavailable("too slow")
-        return await super().tick_schedules(limit, without=without, now=now)
+        return await super().tick(limit, without=without, now=now)
 
 
 async def test_a_batch_that_takes_too_long(url: str) -> None:
     """The next one is smaller; once it succeeds, slightly larger ones are tried again."""
-    store = Slow(url)
-    store.asked = []
+    store = SqlStore(url)
+    store.schedules = slow = Slow(store._sender)
     fill(store, "s", 10)
     mine = scheduler(store, await join(store))
     for _ in range(2):
@@ -250,7 +254,7 @@ async def test_a_batch_that_takes_too_long(url: str) -> None:
     fill(store, "t", 10)
     with pytest.raises(StoreUnavailable):
         await mine.run_once(at(0))
-    assert store.asked == [200, 100, 50, 56]
+    assert slow.asked == [200, 100, 50, 56]
     await store.close()
 
 
@@ -271,7 +275,7 @@ async def test_statements(url: str, request: pytest.FixtureRequest) -> None:
     for many in (2, 150):
         fill(store, f"s{many}", many)
         said.clear()
-        assert len(await store.tick_schedules(MAX_SCHEDULES_PER_BATCH, now=NOW)) == many
+        assert len(await store.schedules.tick(MAX_SCHEDULES_PER_BATCH, now=NOW)) == many
         counts.append(len(said))
     assert counts[0] == counts[1] <= 16, said
     await store.close()
@@ -282,9 +286,9 @@ async def test_what_a_tick_keeps(url: str) -> None:
     store = SqlStore(url)
     job = NewJob(task="t", args='{"n": 1}', queue="q", priority=3, tags=("a",))
     before = await plan(store, scheduled(job=job))
-    [result] = await store.tick_schedules(10, now=at(10))
+    [result] = await store.schedules.tick(10, now=at(10))
     assert result.state is not None
     assert (result.state.schedule, result.state.created_at) == (before.schedule, NOW)
-    [record] = await store.schedules()
+    [record] = await store.schedules.listed()
     assert (record.args, record.queue, record.changed_at) == ({"n": 1}, "q", NOW)
     await store.close()

@@ -136,7 +136,7 @@ class Played:
     async def crash(self, _: float) -> None:
         """One dies before its transaction is committed; nothing has happened."""
         with suppress(ZeroDivisionError):
-            await self.store.amend_schedule(self.name, _tick_and_die, now=at(self.now))
+            await self.store.schedules.amend(self.name, _tick_and_die, now=at(self.now))
 
     async def end_jobs(self, _: float) -> None:
         """Its jobs end."""
@@ -167,9 +167,9 @@ class Played:
 
     async def tick(self, store: Store) -> None:
         """Let it tick if the agenda says so."""
-        agenda = await store.agenda(now=at(self.now))
+        agenda = await store.schedules.agenda(now=at(self.now))
         if self.name in agenda.due:
-            assert all(not each.error for each in await store.tick_schedules(9, now=at(self.now)))
+            assert all(not each.error for each in await store.schedules.tick(9, now=at(self.now)))
 
     async def check(self) -> None:
         """The jobs in the store are those of the model, and at most one is live if it must."""

@@ -55,7 +55,7 @@ async def test_a_race(app: Mutirao, url: str) -> None:
         await plan(store, scheduled(name, seconds=every.total_seconds(), **terms), now=None)
 
     async def ticked(number: int) -> bool:
-        return all(each.runs >= number for each in await store.schedules())
+        return all(each.runs >= number for each in await store.schedules.listed())
 
     with racer(url) as first, racer(url, -0.3) as second, racer(url) as victim:
         await until(lambda: ticked(TICKS // 4))
@@ -82,7 +82,7 @@ async def test_who_waited_sees_the_job_that_was_made_meanwhile(pg_url: str) -> N
             store._dialect, store._intake.enqueue, {"s": schedule_rules.tick}, now=at(10)
         )
         assert len(first.write(conn)[0].jobs) == 1
-        second = asyncio.create_task(store.amend_schedule("s", schedule_rules.tick, now=at(20)))
+        second = asyncio.create_task(store.schedules.amend("s", schedule_rules.tick, now=at(20)))
         await until(lambda: _somebody_waits(engine))
         conn.commit()
     done = await second

@@ -21,6 +21,7 @@ from mutirao.model.schedules.schedule import Amendment, Schedule, ScheduleFacts
 from mutirao.ports import Store
 from mutirao.sql.schema.tables import tick
 from mutirao.sql.store.jobs import SqlStore
+from mutirao.sql.store.schedules import SqlSchedules
 from mutirao_conformance.kit import at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working
@@ -118,7 +119,7 @@ async def test_deploys(app: Mutirao) -> None:
     await scheduler(app.store, 1, old).declare()
     assert await every() == 10
     await scheduler(app.store, 2, new).declare()
-    await app.store.amend_schedule(
+    await app.store.schedules.amend(
         "s", lambda s: schedule_rules.change(s, "s", {"every": timedelta(seconds=30)})
     )
     await scheduler(app.store, 3, new).declare()
@@ -163,7 +164,7 @@ async def test_a_scheduler_that_dies(app: Mutirao) -> None:
 async def test_one_that_ends(app: Mutirao) -> None:
     """Hands the duty over at once; one that had no turn leaves it alone."""
     await plan(app.store, scheduled(), now=None)
-    await app.store.amend_schedule("s", _due_now)
+    await app.store.schedules.amend("s", _due_now)
     first, second = scheduler(app.store, 1), scheduler(app.store, 2)
     await first.run_once()
     await second.resign()
@@ -177,8 +178,8 @@ def _due_now(facts: ScheduleFacts) -> Amendment:
     return Amendment(replace(facts.state, next_at=facts.now))
 
 
-class Away(SqlStore):
-    """A store whose database is away at first."""
+class Away(SqlSchedules):
+    """Schedules of a store whose database is away at first."""
 
     looks = 0
 
@@ -193,7 +194,8 @@ class Away(SqlStore):
 async def test_a_database_that_is_away(url: str, caplog: pytest.LogCaptureFixture) -> None:
     """The loop waits and goes on."""
     caplog.set_level(logging.WARNING, "mutirao")
-    store = Away(url)
+    store = SqlStore(url)
+    store.schedules = Away(store._sender)
     running = asyncio.create_task(scheduler(store, 1).run(LoopHealth("schedules", 60), 5.0))
     await until(lambda: "the database is back; schedules go on" in caplog.text)
     running.cancel()
@@ -231,6 +233,6 @@ async def test_a_server_in_another_zone(pg_url: str) -> None:
     await plan(store, scheduled(seconds=day), now=before)
     for n in range(1, 5):
         now = before + timedelta(seconds=n * day)
-        [id] = (await store.amend_schedule("s", schedule_rules.tick, now=now)).jobs
+        [id] = (await store.schedules.amend("s", schedule_rules.tick, now=now)).jobs
         assert (await store.job(id)).metadata["tick"] == now.isoformat()
     await store.close()

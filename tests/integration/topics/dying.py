@@ -14,7 +14,7 @@ from typing import Any
 from sqlalchemy import Engine, event
 
 from mutirao.sql.connections.runner import Runner
-from mutirao.sql.store import features
+from mutirao.sql.store import subscriptions
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import join, take
 from mutirao_conformance.topics import fan_out
@@ -53,7 +53,7 @@ async def dies_after(url: str, statements: int) -> None:
 
 def main(url: str) -> None:
     """Do so for each number on the standard input."""
-    features.SUBSCRIPTIONS_AT_ONCE = A_PART
+    subscriptions.SUBSCRIPTIONS_AT_ONCE = A_PART
     for line in sys.stdin:
         child = os.fork()
         if child == 0:

@@ -13,7 +13,7 @@ from typing import IO, Any
 import pytest
 
 from mutirao.model.keys.uniqueness import OnConflict, Unique
-from mutirao.sql.store import features
+from mutirao.sql.store import subscriptions
 from mutirao.sql.store.jobs import SqlStore
 from mutirao_conformance.kit import at, join, take
 from mutirao_conformance.topics import (
@@ -39,7 +39,7 @@ ROOT = Path(__file__).parents[3]
 
 async def test_killed_at_each_statement(migrated_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever comes next goes on; in the end all have been told, and nobody twice."""
-    monkeypatch.setattr(features, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
     asked = [IN_ORDER, *SUBSCRIBERS[:3], KEYED]
     assert await killed_at_each(migrated_url, asked, FEWEST_STATEMENTS) == {0, 4, 5}
 
@@ -48,7 +48,7 @@ async def test_killed_at_each_call(
     migrated_postgresql_url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The same where the database makes a part by itself, before it and after it."""
-    monkeypatch.setattr(features, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
+    monkeypatch.setattr(subscriptions, "SUBSCRIPTIONS_AT_ONCE", dying.A_PART)
     found = await killed_at_each(migrated_postgresql_url, SUBSCRIBERS, 2 * PARTS)
     assert found == {0, dying.A_PART, len(SUBSCRIBERS)}
 

@@ -72,7 +72,7 @@ def of(tenant: str, **options: Any) -> NewJob:
 async def _limited(scene: Scene, most: int = 1, **options: Any) -> None:
     """Let one job of each tenant run, while others are parked behind each of their limits."""
     store = scene.store
-    await store.put_limit(replace(RULE, most=most), now=NOW)
+    await store.limits.put(replace(RULE, most=most), now=NOW)
     for _ in range(3):
         await put(store, *(of(tenant, **options) for tenant in TENANTS))
     scene.worker = await join(store)
@@ -82,7 +82,7 @@ async def _limited(scene: Scene, most: int = 1, **options: Any) -> None:
 async def _keyed(scene: Scene) -> None:
     """The same; each that runs has a key, for which another one waits."""
     store = scene.store
-    await store.put_limit(RULE, now=NOW)
+    await store.limits.put(RULE, now=NOW)
     await put(store, *(of(tenant, key=tenant, unique=RERUN) for tenant in TENANTS))
     scene.worker = await join(store)
     scene.claims = await take(store, scene.worker)
@@ -94,7 +94,7 @@ async def _keyed(scene: Scene) -> None:
 async def _graphs(scene: Scene, on_dead: OnDead = OnDead.STOP) -> None:
     """The same; each that runs is the first step of a graph."""
     store = scene.store
-    await store.put_limit(RULE, now=NOW)
+    await store.limits.put(RULE, now=NOW)
     for tenant in TENANTS:
         steps = chain(of(tenant), group(of(tenant), of(tenant)))
         await write_graph(store, steps, on_dead=on_dead)
@@ -117,7 +117,7 @@ async def _everything(scene: Scene) -> None:
 async def _claims(scene: Scene) -> Act:
     """Jobs for which there is room."""
     await _limited(scene)
-    await scene.store.put_limit(replace(RULE, most=5), now=NOW)
+    await scene.store.limits.put(replace(RULE, most=5), now=NOW)
     return lambda: take(scene.store, scene.worker)
 
 
@@ -174,7 +174,7 @@ async def _settles_redriven_step(scene: Scene) -> Act:
     await _graphs(scene)
     await scene.store.settle(scene.worker, [ended(c, DEAD, linked=True) for c in scene.claims])
     await scene.store.redrive(JobFilter())
-    await scene.store.put_limit(replace(RULE, most=9), now=NOW)
+    await scene.store.limits.put(replace(RULE, most=9), now=NOW)
     claims = await take(scene.store, scene.worker, now=FAR_AHEAD)
     scene.claims = [claim for claim in claims if claim.redrive_of]
     return scene.settle(linked=True)
@@ -256,35 +256,35 @@ async def _prunes(scene: Scene) -> Act:
 async def _limits(scene: Scene) -> Act:
     """One more, of what runs."""
     await _limited(scene)
-    return lambda: scene.store.put_limit(Limit(9).on(task="greet"), now=NOW)
+    return lambda: scene.store.limits.put(Limit(9).on(task="greet"), now=NOW)
 
 
 async def _limits_less(scene: Scene) -> Act:
     await _limited(scene)
-    return lambda: scene.store.put_limit(replace(RULE, most=2), now=NOW)
+    return lambda: scene.store.limits.put(replace(RULE, most=2), now=NOW)
 
 
 async def _limits_otherwise(scene: Scene) -> Act:
     """By another argument, with steps that wait at gates."""
     await _everything(scene)
-    return lambda: scene.store.put_limit(replace(RULE, by="kind"), now=NOW)
+    return lambda: scene.store.limits.put(replace(RULE, by="kind"), now=NOW)
 
 
 async def _limits_no_more(scene: Scene) -> Act:
     await _limited(scene)
-    return lambda: scene.store.remove_limit(RULE.name, now=NOW)
+    return lambda: scene.store.limits.remove(RULE.name, now=NOW)
 
 
 async def _pauses(scene: Scene) -> Act:
     await _limited(scene)
-    return lambda: scene.store.put_limit(pause_of("default", None), now=NOW)
+    return lambda: scene.store.limits.put(pause_of("default", None), now=NOW)
 
 
 async def _resumes(scene: Scene) -> Act:
     await _limited(scene)
     pause = pause_of("default", None)
-    await scene.store.put_limit(pause, now=NOW)
-    return lambda: scene.store.remove_limit(pause.name, now=NOW)
+    await scene.store.limits.put(pause, now=NOW)
+    return lambda: scene.store.limits.remove(pause.name, now=NOW)
 
 
 async def _pauses_schedule(scene: Scene) -> Act:

@@ -64,7 +64,7 @@ async def test_the_change_comes_first(store: SqlStore, others: Others) -> None:
 async def test_looked_at_before_and_parked_after(store: SqlStore, others: Others) -> None:
     """A look without locks parks nothing behind the limit of a queue that it has left since."""
     rule = Limit(1).on(queue="default")
-    await store.put_limit(rule, now=NOW)
+    await store.limits.put(rule, now=NOW)
     ids = await put(store, due(), due(), due())
     worker = await join(store)
     running = await take_one(store, worker)

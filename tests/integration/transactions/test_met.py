@@ -49,7 +49,7 @@ async def test_a_limit_and_the_end_of_a_redriven_step(scene: Scene) -> None:
     await OPERATIONS["settle redriven steps"].prepare(scene)
     with scene.others.session() as other:
         assert other.execute(AT_GATES).fetchall()
-        await soon(scene.store.put_limit(replace(RULE, by="kind"), now=NOW))
+        await soon(scene.store.limits.put(replace(RULE, by="kind"), now=NOW))
 
 
 async def test_an_overtaken_retry_and_claims(scene: Scene) -> None:

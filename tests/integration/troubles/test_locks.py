@@ -119,7 +119,7 @@ async def test_a_claim_does_not_wait_for_long(
     store = SqlStore(pg_url)
     try:
         worker = await join(store)
-        await store.put_limit(Limit(1).on(task="greet"))
+        await store.limits.put(Limit(1).on(task="greet"))
         await put(store, due())
         asked = [lane(name) for name in lanes]
         with locked(postgres, shared_database, f"LOCK TABLE mutirao_{table}"):
@@ -138,7 +138,7 @@ async def test_a_rescue_does_not_wait_for_a_counter(
     store = SqlStore(pg_url)
     try:
         gone, other = await join(store, expiry=1), await join(store)
-        await store.put_limit(Limit(1).on(task="greet"))
+        await store.limits.put(Limit(1).on(task="greet"))
         limited, plain = await put(store, due(), due("other"))
         assert len(await take(store, gone)) == 2
         with locked(postgres, shared_database, "SELECT FROM mutirao_counter FOR UPDATE"):

@@ -77,7 +77,7 @@ async def test_subscriptions(migrated_url: str) -> None:
         await subscribe(store, subscription("late", "order.paid"))
         await publish(store, "order.paid")
         await fan_out(store, await take_one(store, worker))
-        found = {each.id: each for each in await store.subscriptions()}
+        found = {each.id: each for each in await store.subscriptions.listed()}
     assert {name: (each.waiting, each.running) for name, each in found.items()} == {
         "busy": (0, 1), "idle": (0, 0), "late": (1, 0),
     }  # fmt: skip

@@ -124,9 +124,9 @@ class Life:
     async def pause(self) -> None:
         """Pause a queue, or let it go on."""
         name = self.chance.choice(QUEUES)
-        if not await self.store.remove_limit(f"pause {name}"):
+        if not await self.store.limits.remove(f"pause {name}"):
             rule = Rule(name=f"pause {name}", queue=name, most=0)
-            await self.store.put_limit(rule, origin=LimitOrigin.PAUSE)
+            await self.store.limits.put(rule, origin=LimitOrigin.PAUSE)
 
     async def prune(self) -> None:
         self.about_to_delete()

@@ -227,7 +227,7 @@ async def test_what_cannot_begin_is_not_told_as_begun(
     async def busy(*_: object, **__: object) -> int:
         raise StoreBusy("too much to do")
 
-    monkeypatch.setattr(browser.site.client.store, "begin_action", busy)
+    monkeypatch.setattr(browser.site.client.store.audit, "begin", busy)
     order: dict[str, Any] = {"q": "state:scheduled", "action": "cancel", "expected": 12}
     assert (await browser.post("/act/everything", **order)).status_code == 503
     assert await told(browser) == ""

@@ -380,11 +380,11 @@ async def test_one_is_changed(migrated_sqlite_url: str) -> None:
         await app.endpoints.arotate("erp", SECRET)
         changed = await app.endpoints.achange("erp", url="https://example.com/", rate=5.0)
         assert (changed.host, changed.rate, changed.redirects) == ("example.com", 5.0, 2)
-        [stored] = await app.store.endpoints_to_send(["erp"])
+        [stored] = await app.store.endpoints.to_send(["erp"])
         assert isinstance(stored, Endpoint)
         assert (stored.secret, stored.previous_secret) == (SECRET, SECRET)
         await app.endpoints.achange("erp", signer="hub")
-        [stored] = await app.store.endpoints_to_send(["erp"])
+        [stored] = await app.store.endpoints.to_send(["erp"])
         assert isinstance(stored, Endpoint)
         assert (stored.secret, stored.previous_secret, stored.signer) == (None, None, "hub")
         with pytest.raises(UnknownEndpoint):

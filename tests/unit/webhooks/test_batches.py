@@ -30,8 +30,9 @@ class Noting:
 
     def __init__(self, refused: int | None = None) -> None:
         self.batches, self._refused = list[list[int]](), refused
+        self.endpoints = self  # the only part that is asked
 
-    async def record_webhooks(self, attempts: Sequence[WebhookAttempt], *_: Any) -> Recorded:
+    async def record(self, attempts: Sequence[WebhookAttempt], *_: Any) -> Recorded:
         """Note them."""
         self.batches.append(jobs := [each.job for each in attempts])
         if self._refused in jobs:
@@ -47,8 +48,9 @@ class Changing:
 
     def __init__(self, clock: list[float]) -> None:
         self.secret, self.reads, self.takes, self._clock = "old", list[set[str]](), 0.0, clock
+        self.endpoints = self  # the only part that is asked
 
-    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint]:
+    async def to_send(self, ids: Collection[str]) -> list[Endpoint]:
         """Return the endpoints as they are when it is asked."""
         self.reads.append({*ids})
         found = [replace(ENDPOINT, id=id, secret=SECRETS[self.secret]) for id in ids]

@@ -76,7 +76,7 @@ class Actions:
         text = _text(which, needed=ids is None)
         new = _new(action, text, ids, expected, by)
         store = self._app.store
-        id = await store.begin_action(new)
+        id = await store.audit.begin(new)
         came, state = Came(), ActionState.DONE
         try:
             stops = False
@@ -87,13 +87,13 @@ class Actions:
                 came = await self._do(action, part, came)
                 if progress is not None:
                     progress(id, came)
-                stops = not await store.advance_action(id, came) or is_stopping()
+                stops = not await store.audit.advance(id, came) or is_stopping()
         except (Exception, CancelledError) as error:
             ended = ActionState.FAILED if isinstance(error, Exception) else ActionState.STOPPED
-            await store.end_action(id, ended, f"{type(error).__name__}: {error}")
+            await store.audit.end(id, ended, f"{type(error).__name__}: {error}")
             raise
-        await store.end_action(id, state)
-        [record] = await store.actions(id=id)
+        await store.audit.end(id, state)
+        [record] = await store.audit.actions(id=id)
         return record
 
     run = blocking(arun)
@@ -107,15 +107,15 @@ class Actions:
         """
         _who(new.who)
         store = self._app.store
-        id = await store.begin_action(new)
+        id = await store.audit.begin(new)
         try:
             done = await work()
         except (Exception, CancelledError) as error:
-            await store.end_action(id, ActionState.FAILED, f"{type(error).__name__}: {error}")
+            await store.audit.end(id, ActionState.FAILED, f"{type(error).__name__}: {error}")
             raise
         try:
-            await store.advance_action(id, Came(len(done), len(done)))
-            await store.end_action(id, ActionState.DONE)
+            await store.audit.advance(id, Came(len(done), len(done)))
+            await store.audit.end(id, ActionState.DONE)
         except StoreError as error:  # the action is done, and its caller has to know
             log.error("the audit does not have that action %d is done", id, exc_info=error)
         return done
@@ -137,7 +137,7 @@ class Actions:
 
     async def astop(self, id: int) -> bool:
         """Ask an action to stop after its batch, wherever it runs; return whether it runs."""
-        return await self._app.store.stop_action(checked_id(id))
+        return await self._app.store.audit.stop(checked_id(id))
 
     stop = blocking(astop)
 
@@ -145,13 +145,13 @@ class Actions:
         self, *, before: int | None = None, limit: int = 100
     ) -> tuple[AuditRecord, ...]:
         """Return the records of the audit, newest first; below an id, for the next page."""
-        return tuple(await self._app.store.actions(before=before, limit=limit))
+        return tuple(await self._app.store.audit.actions(before=before, limit=limit))
 
     list = blocking(alist)
 
     async def aget(self, id: int) -> AuditRecord | None:
         """Return the audit record of one action; None if there is none of that id."""
-        found = await self._app.store.actions(id=checked_id(id))
+        found = await self._app.store.audit.actions(id=checked_id(id))
         return found[0] if found else None
 
     get = blocking(aget)
@@ -168,7 +168,9 @@ class Actions:
             return
         before: int | None = None
         while True:
-            found, before = await self._app.store.matching_ids(which, before=before, size=batch)
+            found, before = await self._app.store.audit.matching_ids(
+                which, before=before, size=batch
+            )
             if found:
                 # Not as `ids`: a caller that names jobs means them, also for a second redrive.
                 yield replace(which, among=tuple(found)), found
@@ -186,7 +188,7 @@ class Actions:
             case ActionKind.REDRIVE:
                 done = await store.redrive(which)
             case ActionKind.DELETE:
-                done = await store.delete(which)
+                done = await store.audit.delete(which)
             case ActionKind.CHANGE if action.change is not None:
                 done = await store.change(which, action.change)
             case _:
@@ -202,7 +204,7 @@ class Actions:
 
     async def _states(self, left: JobFilter, asked: int, number: int) -> Counter[str]:
         """Return how many were passed over, by their current state."""
-        found = await self._app.store.states(left)
+        found = await self._app.store.audit.states(left)
         states = Counter({str(state): jobs for state, jobs in found.items()})
         if missing := asked - states.total():
             states["gone" if left.terms is None else "not matching"] = missing

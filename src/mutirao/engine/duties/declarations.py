@@ -39,9 +39,9 @@ class Limiter:
         """Write the declarations of the code, once, when the worker starts."""
         await self._store.declare_fairness(self._fair)
         for rule in self._declared:
-            await self._store.put_limit(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
+            await self._store.limits.put(rule, origin=LimitOrigin.CODE, worker=self._name, now=now)
         for each in self._subscriptions:
-            await self._store.put_subscription(each, worker=self._name, now=now)
+            await self._store.subscriptions.put(each, worker=self._name, now=now)
         await self._warn_of_undeclared()
 
     async def run(self, pulse: LoopHealth, longest: float) -> None:
@@ -60,19 +60,19 @@ class Limiter:
         """Confirm the declarations of a live worker's code; warn of limits that are in none."""
         if self._subscriptions:
             ids = [each.id for each in self._subscriptions]
-            confirm = self._store.confirm_declared_subscriptions
+            confirm = self._store.subscriptions.confirm_declared
             await confirm(ids, self._name, every=CONFIRM_EVERY, now=now)
         if not self._declared:
             return
         names = [rule.name for rule in self._declared]
-        await self._store.confirm_declared_limits(names, self._name, every=CONFIRM_EVERY, now=now)
+        await self._store.limits.confirm_declared(names, self._name, every=CONFIRM_EVERY, now=now)
         await self._warn_of_undeclared()
 
     async def _warn_of_undeclared(self) -> None:
         if not self._declared:
             return
         mine = {rule.name for rule in self._declared}
-        for limit in await self._store.limits():
+        for limit in await self._store.limits.listed():
             if limit.is_left and limit.name not in {*mine, *self._reported}:
                 self._reported.add(limit.name)
                 log.warning(

@@ -112,7 +112,7 @@ class Housekeeping:
             forgotten = await self._store.prune_inbox(age.total_seconds(), limit, now=now)
             more = more or forgotten == limit
         if (age := self._settings.keep_said) is not None:
-            forgotten = await self._store.prune_said(age.total_seconds(), limit, now=now)
+            forgotten = await self._store.federation.prune_said(age.total_seconds(), limit, now=now)
             more = more or forgotten == limit
         return more
 
@@ -127,7 +127,7 @@ class Housekeeping:
         if (age := self._settings.keep_audit) is None:
             return False
         limit = self._settings.prune_batch
-        return await self._store.prune_actions(age.total_seconds(), limit, now=now) == limit
+        return await self._store.audit.prune(age.total_seconds(), limit, now=now) == limit
 
     async def roll_up(self, now: datetime | None = None) -> bool:
         """Add up finished jobs by the hour, in parts."""

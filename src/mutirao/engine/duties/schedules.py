@@ -57,7 +57,7 @@ class Scheduler:
         for schedule in self._declared:
             declare = partial(schedule_rules.declare, schedule=schedule, worker=self._name)
             try:
-                await self._store.amend_schedule(schedule.name, declare, now=now)
+                await self._store.schedules.amend(schedule.name, declare, now=now)
             except InvalidSchedule as over:
                 log.error("a schedule in the code is not made: %s", over)
         await self._warn_of_undeclared([schedule.name for schedule in self._declared])
@@ -86,7 +86,7 @@ class Scheduler:
         Schedules that have failed wait until the next read; otherwise they would delay the others.
         """
         self._failed = {name: end for name, end in self._failed.items() if end > monotonic()}
-        agenda = await self._store.agenda(without=self._failed, now=now)
+        agenda = await self._store.schedules.agenda(without=self._failed, now=now)
         if not agenda.due:
             return self._pause(agenda.next_in, agenda.awaits)
         mine = await self._store.lease(DUTY, self._row.id, ttl=self._look, every=0.0, now=now)
@@ -101,7 +101,9 @@ class Scheduler:
         """Confirm that these schedules are in the code of a live worker; warn of those in none."""
         names = [schedule.name for schedule in self._declared]
         if names:
-            await self._store.confirm_declared(names, self._name, every=CONFIRM_EVERY, now=now)
+            await self._store.schedules.confirm_declared(
+                names, self._name, every=CONFIRM_EVERY, now=now
+            )
         if self._keeps_house.is_set():
             await self._warn_of_undeclared(names)
 
@@ -120,7 +122,7 @@ class Scheduler:
         A batch that takes too long is halved, and grows again by tenths.
         """
         try:
-            results = await self._store.tick_schedules(self._batch, without=self._failed, now=now)
+            results = await self._store.schedules.tick(self._batch, without=self._failed, now=now)
         except StoreUnavailable:
             self._batch = max(1, self._batch // 2)
             raise
@@ -141,7 +143,7 @@ class Scheduler:
             log.info("schedule %s made job %s", name, job)
 
     async def _warn_of_undeclared(self, mine: Collection[str]) -> None:
-        for schedule in await self._store.schedules():
+        for schedule in await self._store.schedules.listed():
             if schedule.in_code is False and schedule.name not in {*mine, *self._reported}:
                 self._reported.add(schedule.name)
                 log.warning(
@@ -179,4 +181,4 @@ class Pauser:
             UnknownSchedule: there is none of that name.
         """
         pause = partial(schedule_rules.pause, name=name, reason=shortened(reason))
-        await self._store.amend_schedule(name, pause)
+        await self._store.schedules.amend(name, pause)

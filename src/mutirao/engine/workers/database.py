@@ -310,7 +310,7 @@ class Worker(Service):
             defaults=self.settings.defaults.defaults(),
             pauser=Pauser(self._store),
             home=home,
-            fan_out=self._store.fan_out,
+            fan_out=lambda *of: self._store.subscriptions.fan_out(*of),
         )
         return Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
 

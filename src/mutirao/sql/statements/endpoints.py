@@ -2,7 +2,7 @@
 everywhere.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contracts are in
-`mutirao.ports.webhooks_api`. Locks are taken in one order: the one that stops claims, then
+`mutirao.ports.endpoints`. Locks are taken in one order: the one that stops claims, then
 breakers, endpoints, subscriptions.
 """
 
@@ -51,8 +51,8 @@ def put(
     conn: Connection,
     dialect: Dialect,
     asked: Sequence[Endpoint],
-    keep_secrets: Collection[str],
-    now: datetime | None,
+    keep_secrets: Collection[str] = (),
+    now: datetime | None = None,
 ) -> None:
     """Create endpoints, or change those of their ids, which stay paused or disabled."""
     limits.keep_claims_out(conn)
@@ -73,7 +73,12 @@ def put(
 
 
 def rotate(
-    conn: Connection, dialect: Dialect, id: str, secret: str, keep: float, now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    id: str,
+    secret: str,
+    keep: float,
+    now: datetime | None = None,
 ) -> bool:
     """Give an endpoint another secret, beside the one it had; return whether it exists."""
     mine = endpoint.c.id == id
@@ -91,7 +96,7 @@ def rotate(
     return _change(conn, dialect, id, now, secret=secret, **before)
 
 
-def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None = None) -> bool:
     """Remove an endpoint, or its remains; return whether there was anything."""
     limits.keep_claims_out(conn)
     conn.execute(delete(breaker).where(breaker.c.kind == "endpoint", breaker.c.key == id))
@@ -101,7 +106,7 @@ def remove(conn: Connection, dialect: Dialect, id: str, now: datetime | None) ->
     return any(limited) or subscribed or bool(gone)
 
 
-def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+def pause(conn: Connection, dialect: Dialect, id: str, now: datetime | None = None) -> bool:
     """Hold the deliveries to an endpoint; return whether it exists."""
     limits.keep_claims_out(conn)
     if not _change(conn, dialect, id, now, paused=True):

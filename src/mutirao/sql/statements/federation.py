@@ -25,7 +25,6 @@ from mutirao.model.federation.hosts import (
 )
 from mutirao.model.jobs.job import NewJob
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema.tables import attempt, host as hosts, job, live, said as said_last
 from mutirao.sql.statements import limits
 
@@ -116,10 +115,15 @@ def said(conn: Connection, about: str) -> Said | None:
 
 
 def note_said(
-    conn: Connection, dialect: Dialect, about: str, host: str, what: Said, now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    about: str,
+    host: str,
+    said: Said,
+    now: datetime | None = None,
 ) -> None:
     """Record which activity about something has arrived last."""
-    row = {"about": about, "host": host, **what._asdict(), "said_at": dialect.moment(now)}
+    row = {"about": about, "host": host, **said._asdict(), "said_at": dialect.moment(now)}
     dialect.put_row(conn, said_last, row)
 
 
@@ -128,11 +132,13 @@ def unsay(conn: Connection, about: str) -> None:
     conn.execute(delete(said_last).where(said_last.c.about == about))
 
 
-def prune_said(conn: Connection, before: ColumnElement[datetime], limit: int) -> int:
+def prune_said(
+    conn: Connection, dialect: Dialect, before: float, limit: int, now: datetime | None = None
+) -> int:
     """Forget what arrived before a moment and nothing has followed, oldest first."""
-    is_old = said_last.c.said_at < before
+    is_old = said_last.c.said_at < dialect.moment(now, -before)
     old = select(said_last.c.about).where(is_old).order_by(said_last.c.said_at).limit(limit)
-    which = dialect_of(conn.dialect).among(said_last.c.about, conn.scalars(old).all())
+    which = dialect.among(said_last.c.about, conn.scalars(old).all())
     # It may have been set again meanwhile.
     return conn.execute(delete(said_last).where(which, is_old)).rowcount
 

@@ -28,9 +28,9 @@ def put(
     conn: Connection,
     dialect: Dialect,
     rule: Rule,
-    origin: LimitOrigin,
-    worker: str | None,
-    now: datetime | None,
+    origin: LimitOrigin = LimitOrigin.COMMAND,
+    worker: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Create a limit, or change the one of that name."""
     keep_claims_out(conn)
@@ -55,7 +55,7 @@ def put(
         conn.execute(update(limit).where(limit.c.name == rule.name).values(**values))
 
 
-def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None) -> bool:
+def remove(conn: Connection, dialect: Dialect, name: str, now: datetime | None = None) -> bool:
     """Remove a limit; return whether it existed."""
     keep_claims_out(conn)
     if conn.execute(select(limit.c.name).where(limit.c.name == name)).first() is None:
@@ -73,7 +73,7 @@ def put_or_remove(
     if rule is None:
         remove(conn, dialect, name, now)
     else:
-        put(conn, dialect, rule, LimitOrigin.COMMAND, None, now)
+        put(conn, dialect, rule, now=now)
 
 
 def has_left_some(conn: Connection) -> bool:

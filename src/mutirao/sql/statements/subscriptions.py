@@ -51,8 +51,8 @@ def put(
     conn: Connection,
     dialect: Dialect,
     asked: Sequence[Subscription],
-    worker: str | None,
-    now: datetime | None,
+    worker: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Write subscriptions: those that a worker has in its code, or those that were asked for.
 
@@ -97,7 +97,7 @@ def _changed(row: Any, asked: dict[str, Any], moment: datetime) -> Mapping[str, 
 
 
 def set_active(
-    conn: Connection, dialect: Dialect, id: str, active: bool, now: datetime | None
+    conn: Connection, dialect: Dialect, id: str, active: bool, now: datetime | None = None
 ) -> bool:
     """Enable or disable a subscription; return whether there is one. A single transaction."""
     mine = subscription.c.id == id
@@ -111,7 +111,11 @@ def set_active(
 
 
 def change(
-    conn: Connection, dialect: Dialect, id: str, new: Mapping[str, Any], now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    id: str,
+    new: Mapping[str, Any],
+    now: datetime | None = None,
 ) -> bool:
     """Give a subscription new values; return whether there is one. A single transaction."""
     mine = subscription.c.id == id

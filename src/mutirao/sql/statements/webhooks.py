@@ -1,7 +1,7 @@
 """The results of webhooks, in the tables: attempts, and the breakers that they open and close.
 
 Synchronous functions of a SQLAlchemy `Connection` in a transaction; their contracts are in
-`mutirao.ports.webhooks_api`.
+`mutirao.ports.endpoints`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -114,7 +114,11 @@ def doubt(conn: Connection, id: str) -> None:
 
 
 def probe(
-    conn: Connection, dialect: Dialect, name: BreakerName, at_once: bool, now: datetime | None
+    conn: Connection,
+    dialect: Dialect,
+    name: BreakerName,
+    at_once: bool = False,
+    now: datetime | None = None,
 ) -> bool:
     """Let one delivery through, if it is time (or `at_once`); return whether one is let through."""
     limits.keep_claims_out(conn)
@@ -132,7 +136,7 @@ def probe(
     return True
 
 
-def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None) -> bool:
+def resume(conn: Connection, dialect: Dialect, id: str, now: datetime | None = None) -> bool:
     """Release the deliveries held for an endpoint; one first, if its host does not answer.
 
     Returns whether there is one of that id.

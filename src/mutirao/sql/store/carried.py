@@ -9,27 +9,33 @@ from typing import TYPE_CHECKING
 from mutirao.model.brokers.doorbell import is_rung, unrung_lane
 from mutirao.model.limits.fairness import queue_of
 from mutirao.sql import statements
-from mutirao.sql.store.locking import Applying
 
 if TYPE_CHECKING:
     from mutirao.model.brokers.doorbell import Doorbell
     from mutirao.model.jobs.job import Claim, Lane
+    from mutirao.sql.connections.runner import Runner
     from mutirao.sql.dialects.base import Dialect
+    from mutirao.sql.rules.base import Rules
+    from mutirao.sql.store.sender import StatementSender
 
 MAX_TRIES = 3  # of an answer, where limits call others first
 
 
-class SqlCarried(Applying):
+class SqlCarried:
     """The part of `SqlStore` that implements `mutirao.ports.carried`."""
 
+    _sender: StatementSender
     _dialect: Dialect
+    _rules: Rules
+    _runner: Runner
+    _insistent: Runner
     _whole: Callable[[list[Claim]], Awaitable[list[Claim]]]
 
     async def ring(
         self, lanes: Sequence[Lane], limit: int, *, now: datetime | None = None
     ) -> list[Doorbell]:
         """Ring the doorbells of due jobs."""
-        return await self._apply(self._rules.ring, lanes, limit, now)
+        return await self._sender.apply(self._rules.ring, lanes, limit, now)
 
     async def unring(self, doorbells: Collection[Doorbell]) -> set[int]:
         """Take back doorbells that no broker has taken."""
@@ -44,7 +50,7 @@ class SqlCarried(Applying):
         rung = sorted({(bell.id, bell.run) for bell in doorbells})
         claims: list[Claim] = []
         for _ in range(MAX_TRIES if rung else 0):
-            claims = await self._apply(self._rules.answer, worker, rung, now)
+            claims = await self._sender.apply(self._rules.answer, worker, rung, now)
             if not getattr(claims, "again", False):
                 break
         return await self._whole(claims)

@@ -8,7 +8,8 @@ those.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -23,13 +24,9 @@ from mutirao.sql.store.jobs import SqlStore
 
 if TYPE_CHECKING:
     from mutirao.model.graphs.graph_plan import Plan
-    from mutirao.model.jobs.change import Change
-    from mutirao.model.jobs.job import Job, NewJob
+    from mutirao.model.jobs.job import NewJob
     from mutirao.model.jobs.outcome import Settlement
-    from mutirao.model.jobs.records import JobFilter
-    from mutirao.model.webhooks.breakers import BreakerName, BreakerTerms
-    from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
-    from mutirao.ports import Announcer, Attempt
+    from mutirao.ports import Announcer
     from mutirao.sql.connections.engines import Database
 
 # A lane is read from the moment that a wake-up names. Where this machine's clock gives it,
@@ -112,6 +109,7 @@ class AnnouncingStore(SqlStore):
     ) -> None:
         super().__init__(database, pool_size=pool_size, within=within, schema=schema)
         self.hub = hub if isinstance(hub, HubAccess) else HubAccess(hub, self.engines.called)
+        self._sender = replace(self._sender, hub=self.hub)
         self._owns_hub = False  # whether only this store closes it
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> AnnouncingStore:
@@ -177,89 +175,14 @@ class AnnouncingStore(SqlStore):
         self._announce_graph(plan, conn)
         return ids
 
-    # Calls that make jobs ready
-
     async def settle(
         self, worker: int, settlements: Sequence[Settlement], *, now: datetime | None = None
     ) -> set[int]:
         """Write the outcomes of attempts; those of steps of graphs may release others."""
         settled = await super().settle(worker, settlements, now=now)
         if any(each.linked for each in settlements):
-            self._announce_ready(settled)
+            self._sender.announce(settled)
         return settled
-
-    async def fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
-        """Make deliveries, and complete the publication with the last ones."""
-        last = await super().fan_out(publication, attempt, after)
-        self._announce_ready([publication.id])
-        return last
-
-    async def rescue(
-        self, *, orphans: bool = True, now: datetime | None = None
-    ) -> list[tuple[int, int]]:
-        """Rescue the jobs of vanished workers."""
-        rescued = await super().rescue(orphans=orphans, now=now)
-        self._announce_ready(rescued)
-        return rescued
-
-    async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
-        """Make waiting jobs due now."""
-        ids = await super().run_now(which, now=now)
-        self._announce_ready(ids)
-        return ids
-
-    async def redrive(self, which: JobFilter) -> list[int]:
-        """Enqueue dead jobs again."""
-        ids = await super().redrive(which)
-        self._announce_ready(ids)
-        return ids
-
-    async def change(
-        self, which: JobFilter, new: Change, *, now: datetime | None = None
-    ) -> list[int]:
-        """Give waiting jobs new values."""
-        ids = await super().change(which, new, now=now)
-        self._announce_ready(ids)
-        return ids
-
-    async def remove_limit(self, name: str, *, now: datetime | None = None) -> bool:
-        """Remove a limit, or what pauses jobs."""
-        removed = await super().remove_limit(name, now=now)
-        self._announce_ready([name] if removed else [])
-        return removed
-
-    async def remove_subscription(self, id: str) -> bool:
-        """Remove a subscription; what waited for its limits may run."""
-        removed = await super().remove_subscription(id)
-        self._announce_ready([id] if removed else [])
-        return removed
-
-    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
-        """Release the deliveries held for an endpoint."""
-        resumed = await super().resume_endpoint(id, now=now)
-        self._announce_ready([id] if resumed else [])
-        return resumed
-
-    async def record_webhooks(
-        self,
-        attempts: Sequence[WebhookAttempt],
-        terms: BreakerTerms,
-        done: Sequence[Settlement] = (),
-        *,
-        now: datetime | None = None,
-    ) -> Recorded:
-        """Write the results of attempts; breakers that close release deliveries."""
-        recorded = await super().record_webhooks(attempts, terms, done, now=now)
-        self._announce_ready(attempts if recorded.acted else ())
-        return recorded
-
-    async def probe_webhooks(
-        self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
-    ) -> bool:
-        """Let one delivery at a time through an open breaker."""
-        probed = await super().probe_webhooks(name, at_once=at_once, now=now)
-        self._announce_ready([name] if probed else [])
-        return probed
 
     # Announcing
 
@@ -277,10 +200,6 @@ class AnnouncingStore(SqlStore):
             seen = Gathered()
             seen.watching(plan.jobs)
             self._announce(seen, conn)
-
-    def _announce_ready(self, ready: Collection[Any]) -> None:
-        if ready and self.hub.listens:
-            self.hub.announce(Wake(), len(ready))
 
 
 _SESSIONS = Kinds[Any](

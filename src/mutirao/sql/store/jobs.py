@@ -26,15 +26,13 @@ from mutirao.sql.connections.transaction import CompletingTransaction
 from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
-from mutirao.sql.store.audit import SqlAudit
 from mutirao.sql.store.carried import SqlCarried
 from mutirao.sql.store.features import SqlRecords
-from mutirao.sql.store.federation import SqlFederation
-from mutirao.sql.store.locking import RowLocking, applied
-from mutirao.sql.store.reading import SqlReading
+from mutirao.sql.store.locking import applied
+from mutirao.sql.store.parts import Parts
+from mutirao.sql.store.sender import StatementSender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
-from mutirao.sql.store.webhooks import SqlWebhooks
 
 if TYPE_CHECKING:
     from mutirao.model.deploys import Deployed
@@ -68,9 +66,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class SqlStore(
-    SqlRecords, SqlReading, SqlAudit, SqlWebhooks, SqlFederation, SqlCarried, SqlSifting
-):
+class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
     """The jobs in a SQL database.
 
     `program`: the connections of the program, through which jobs go that are given none; None: the
@@ -103,9 +99,12 @@ class SqlStore(
     def _run_by(self, runner: Runner) -> None:
         """Send all statements through a runner."""
         self._runner = runner
-        self._insistent = runner.having(again=True)  # not for writes of callers
+        self._insistent = runner.having(again=True)
         self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
-        self._locking = RowLocking(self._dialect.rules, self._insistent, runner)
+        self._sender = StatementSender(
+            self._dialect, self._intake.enqueue, runner, self._insistent, self._patient
+        )
+        self._locking = self._sender.locking
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
@@ -257,7 +256,7 @@ class SqlStore(
     ) -> list[Claim]:
         """Claim due jobs."""
         claims = await self._locking.claim(
-            lambda most: self._apply(self._rules.claim, worker, lanes, most, without, now),
+            lambda most: self._sender.apply(self._rules.claim, worker, lanes, most, without, now),
             lanes,
             limit,
         )
@@ -275,8 +274,8 @@ class SqlStore(
         bound = bound or [s for s in settlements if s.follow_up]
         if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
             if done:
-                return await self._apply(self._rules.finish, done, now)
-            return await self._apply(self._rules.resume, worker, waiting, now)
+                return await self._sender.apply(self._rules.finish, done, now)
+            return await self._sender.apply(self._rules.resume, worker, waiting, now)
 
         def settle(
             conn: Connection, done: Sequence[Settlement], waiting: Sequence[Settlement]
@@ -289,7 +288,7 @@ class SqlStore(
         """Release jobs that were never started."""
         if not jobs:
             return set()
-        return await self._apply(self._rules.release, jobs)
+        return await self._sender.apply(self._rules.release, jobs)
 
     async def lose(
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
@@ -339,11 +338,14 @@ class SqlStore(
             if not await self._runner.alone(self._rules.is_anyone_gone(now)):
                 return []
             run, rescue = self._patient.run, self._rules.rescue
-            return await self._history_of(lambda: run(applied, rescue, orphans, now), None)
-        runner = self._patient if orphans else self._insistent
-        return await self._history_of(
-            lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
-        )
+            rescued = await self._history_of(lambda: run(applied, rescue, orphans, now), None)
+        else:
+            runner = self._patient if orphans else self._insistent
+            rescued = await self._history_of(
+                lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
+            )
+        self._sender.announce(rescued)
+        return rescued
 
     async def prune(
         self, outcome: OutcomeKind, before: float, limit: int, *, now: datetime | None = None
@@ -357,9 +359,9 @@ class SqlStore(
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
         """Add up finished jobs; count live jobs once all is added up."""
-        more = await self._patiently(self._rules.roll_up, keep, now)
+        more = await self._sender.patiently(self._rules.roll_up, keep, now)
         if not more:
-            await self._patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
+            await self._sender.patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
         return more
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
@@ -415,7 +417,7 @@ class SqlStore(
         """List the registered workers."""
         likely = self._dialect.running_near() if near else None
         if likely is not None:
-            return await self._look(for_people(statements.finding.figures.workers), likely)
+            return await self._sender.look(for_people(statements.finding.figures.workers), likely)
         return await self._runner.read(for_people(statements.records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
@@ -454,16 +456,21 @@ class SqlStore(
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
         moment = self._dialect.moment(now)
-        return await self._locking.order(
+        ids = await self._locking.order(
             lambda conn, which: _run_and_wake(
                 conn, self._dialect, statements.job_admin.run_now, which, moment
             ),
             which,
         )
+        self._sender.announce(ids)
+        return ids
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
-        return await self._insistent.run(statements.job_admin.redrive, which, self._intake.enqueue)
+        redrive = statements.job_admin.redrive
+        ids = await self._insistent.run(redrive, which, self._intake.enqueue)
+        self._sender.announce(ids)
+        return ids
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""

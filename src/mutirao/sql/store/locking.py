@@ -19,7 +19,6 @@ from mutirao.model.limits.claims_and_wakes import Claimed, both
 from mutirao.sql import statements
 from mutirao.sql.drivers.failures import was_given_up
 from mutirao.sql.drivers.kinds import through
-from mutirao.sql.drivers.pipelining import in_one_transaction
 from mutirao.sql.rules.base import Rules
 
 if TYPE_CHECKING:
@@ -31,34 +30,6 @@ if TYPE_CHECKING:
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-class Applying:
-    """The part of a store that applies its rules."""
-
-    _rules: Rules
-    _runner: Runner
-    _insistent: Runner
-    _patient: Runner
-
-    async def _apply(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Apply a rule, in a transaction if the rules need one."""
-        if (bracket := self._rules.bracket) is not None:
-            return await self._insistent.insist(
-                lambda: self._runner.alone(in_one_transaction(bracket, rule(*args, **kwargs)))
-            )
-        if self._rules.in_transaction:
-            return await self._insistent.run(applied, rule, *args, **kwargs)
-        return await self._insistent.insist(lambda: self._runner.alone(rule(*args, **kwargs)))
-
-    async def _patiently(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Apply a rule that may take long. A single statement is in no transaction of ours.
-
-        Pruning would wait for a machine that is paused within one.
-        """
-        if self._rules.in_transaction:
-            return await self._patient.run(applied, rule, *args, **kwargs)
-        return await self._patient.alone(rule(*args, **kwargs))
 
 
 def applied(

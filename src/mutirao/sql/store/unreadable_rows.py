@@ -8,21 +8,28 @@ from typing import TYPE_CHECKING, TypeVar
 
 from mutirao.errors import StoreRefused
 from mutirao.sql import statements
-from mutirao.sql.store.locking import Applying
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.job import Claim, Lane
+    from mutirao.sql.connections.runner import Runner
     from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
+    from mutirao.sql.rules.base import Rules
+    from mutirao.sql.store.sender import StatementSender
 
 T = TypeVar("T")
 MAX_TRIES = 3  # of a claim, where limits call others first
 
 
-class SqlSifting(Applying):
+class SqlSifting:
     """The part of `SqlStore` that implements `mutirao.ports.unreadable_rows`."""
 
+    _sender: StatementSender
     _dialect: Dialect
+    _rules: Rules
+    _runner: Runner
+    _insistent: Runner
+    _patient: Runner
     _intake: SqlIntake
     _whole: Callable[[list[Claim]], Awaitable[list[Claim]]]
 
@@ -45,7 +52,7 @@ class SqlSifting(Applying):
             )
             if not runs:
                 return []
-            claims = await self._apply(self._rules.answer, worker, runs, now)
+            claims = await self._sender.apply(self._rules.answer, worker, runs, now)
             if not getattr(claims, "again", False):
                 break
         return await self._whole(claims)

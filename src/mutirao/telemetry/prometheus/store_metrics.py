@@ -94,13 +94,13 @@ class StoreReading(NamedTuple):
 async def read(store: Store, transports: Mapping[str, Transport]) -> StoreReading:
     """Read all of it: one statement or a few for each; two counts of a queue at a broker."""
     return StoreReading(
-        figures=await store.figures(),
+        figures=await store.reading.figures(),
         workers=await store.workers(),
-        paused=await store.paused_queues(),
-        schedules=await store.schedules(),
-        limits=await store.limits(),
-        subscriptions=await store.subscriptions(),
-        endpoints=await store.endpoints(),
+        paused=await store.limits.paused_queues(),
+        schedules=await store.schedules.listed(),
+        limits=await store.limits.listed(),
+        subscriptions=await store.subscriptions.listed(),
+        endpoints=await store.endpoints.listed(),
         brokers=await read_brokers(transports),
         at=datetime.now(UTC),
     )

@@ -232,7 +232,7 @@ async def _visible(call: ApiCall, ids: tuple[int, ...]) -> tuple[int, ...]:
     if not call.access.only:
         return ids
     wanted: JobFilter = replace(call.filter("").at(call.now, limit=None), ids=ids)
-    seen = {*(await call.client.store.matching_ids(wanted, size=len(ids)))[0]}
+    seen = {*(await call.client.store.audit.matching_ids(wanted, size=len(ids)))[0]}
     if not seen:
         raise Conflict("UnknownJob", "there are no such jobs that you may see", status=404)
     return tuple(each for each in ids if each in seen)

@@ -254,7 +254,7 @@ def _newest(wanted: Filter) -> Sequence[int]:
 async def _matching(
     chosen: JobFilter, before: int | None, size: int, client: Any
 ) -> tuple[Sequence[int], int | None]:
-    found: tuple[Sequence[int], int | None] = await client.store.matching_ids(
+    found: tuple[Sequence[int], int | None] = await client.store.audit.matching_ids(
         chosen, before=before, size=size
     )
     return found

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, and_, delete, func, insert, select, true, update
+from sqlalchemy import Connection, and_, delete, func, insert, select, true, update
 
 from mutirao.model.audit.actions import (
     MAX_ERROR,
@@ -19,7 +19,6 @@ from mutirao.model.jobs.job import FINAL_OUTCOMES, FINAL_STATES, JobState
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.row_json import read_list, read_object
 from mutirao.sql.dialects.base import Dialect
-from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import attempt
 from mutirao.sql.statements import graphs, job_admin, ordering, topics
@@ -28,13 +27,12 @@ from mutirao.sql.statements.finding.matching import matching
 _ROW = tables.action.c
 
 
-def remove(conn: Connection, which: JobFilter) -> list[int]:
+def remove(conn: Connection, dialect: Dialect, which: JobFilter) -> list[int]:
     """Delete finished jobs that match; return their ids."""
     view = views.jobs.c
     wanted = select(view.id).where(matching(conn, which))
     ended = wanted.where(view.state.in_(sorted(FINAL_STATES))).order_by(view.id).limit(which.limit)
     found = conn.scalars(ended).all()
-    dialect = dialect_of(conn.dialect)
     dialect.before_looking_for_old(conn)
     among = dialect.among
     held = conn.scalars(
@@ -82,7 +80,9 @@ def begin(conn: Connection, dialect: Dialect, new: NewAction, now: datetime | No
     return int(id)
 
 
-def advance(conn: Connection, dialect: Dialect, id: int, came: Came, now: datetime | None) -> bool:
+def advance(
+    conn: Connection, dialect: Dialect, id: int, came: Came, now: datetime | None = None
+) -> bool:
     """Write down how far an action came; return whether it may go on."""
     facts = {"matched": came.matched, "done": came.done, "why": json.dumps(dict(came.why))}
     running = and_(_ROW.id == id, _ROW.state == str(ActionState.RUNNING))
@@ -96,8 +96,8 @@ def end(
     dialect: Dialect,
     id: int,
     state: ActionState,
-    error: str | None,
-    now: datetime | None,
+    error: str | None = None,
+    now: datetime | None = None,
 ) -> None:
     """Write down that an action ended."""
     moment = dialect.moment(now)
@@ -120,7 +120,9 @@ def stop(conn: Connection, id: int) -> bool:
     return True
 
 
-def listed(conn: Connection, before: int | None, limit: int, id: int | None) -> list[AuditRecord]:
+def listed(
+    conn: Connection, before: int | None = None, limit: int = 100, id: int | None = None
+) -> list[AuditRecord]:
     """Return actions, newest first."""
     view = views.audit
     wanted = select(view).order_by(view.c.id.desc()).limit(limit)
@@ -131,12 +133,15 @@ def listed(conn: Connection, before: int | None, limit: int, id: int | None) -> 
     return [_record(row) for row in conn.execute(wanted)]
 
 
-def prune(conn: Connection, before: ColumnElement[datetime], limit: int) -> int:
+def prune(
+    conn: Connection, dialect: Dialect, before: float, limit: int, now: datetime | None = None
+) -> int:
     """Forget old actions; return how many."""
-    oldest = select(_ROW.id).where(_ROW.started_at < before).order_by(_ROW.started_at).limit(limit)
+    old = _ROW.started_at < dialect.moment(now, -before)
+    oldest = select(_ROW.id).where(old).order_by(_ROW.started_at).limit(limit)
     found: Sequence[int] = conn.scalars(oldest).all()
     if found:
-        conn.execute(delete(tables.action).where(dialect_of(conn.dialect).among(_ROW.id, found)))
+        conn.execute(delete(tables.action).where(dialect.among(_ROW.id, found)))
     return len(found)
 
 

@@ -49,8 +49,9 @@ _LATE: ColumnElement[bool] = literal_column("came_late")  # as the index of thos
 _KIND = {"running": JobState.RUNNING, "parked": JobState.BLOCKED, "ahead": JobState.SCHEDULED}
 
 
-def figures(conn: Connection, dialect: Dialect) -> list[QueueFigure]:
+def figures(conn: Connection) -> list[QueueFigure]:
     """Count jobs by queue and state. Five statements, in one transaction."""
+    dialect = dialect_of(conn.dialect)
     dialect.look_up(conn, PATIENCE)
     counted = _counted(conn, dialect)
     added = _added_up(conn)
@@ -159,7 +160,9 @@ def _finished(conn: Connection, added: _AddedUp) -> list[QueueFigure]:
     ]
 
 
-def hours(conn: Connection, since: datetime, queue: str | None, limit: int) -> list[HourFigure]:
+def hours(
+    conn: Connection, since: datetime, queue: str | None = None, limit: int = 10_000
+) -> list[HourFigure]:
     """Return what ended in each hour. A single statement."""
     view = views.throughput.c
     wanted = select(views.throughput).where(view.hour >= since)
@@ -203,7 +206,7 @@ def minutes(conn: Connection, since: datetime) -> list[MinuteFigure]:
     ]
 
 
-def waits(conn: Connection, sample: int) -> list[WaitFigure]:
+def waits(conn: Connection, sample: int = 1_000) -> list[WaitFigure]:
     """Return how long the newest jobs waited, by queue. A single statement."""
     done, asked = tables.attempt.c, tables.job.c
     some = (
@@ -228,7 +231,7 @@ def waits(conn: Connection, sample: int) -> list[WaitFigure]:
     ]
 
 
-def errors(conn: Connection, task: str | None, limit: int) -> list[ErrorFigure]:
+def errors(conn: Connection, task: str | None = None, limit: int = 100) -> list[ErrorFigure]:
     """Return errors, the last one first. A single statement."""
     view = views.errors.c
     wanted = select(views.errors).order_by(view.last_at.desc(), view.task).limit(limit)
@@ -237,11 +240,12 @@ def errors(conn: Connection, task: str | None, limit: int) -> list[ErrorFigure]:
     return [ErrorFigure(**row._asdict()) for row in conn.execute(wanted)]
 
 
-def running(conn: Connection, dialect: Dialect, worker: int | None, limit: int) -> list[RunningJob]:
+def running(conn: Connection, worker: int | None = None, limit: int = 500) -> list[RunningJob]:
     """Return jobs that run, those that began first. In a transaction.
 
     Of all workers: among the jobs that are likely to run, where no index knows which do.
     """
+    dialect = dialect_of(conn.dialect)
     dialect.look_up(conn, PATIENCE)
     live, asked = tables.live.c, tables.job.c
     held = live.worker.is_not(None) if worker is None else dialect.held_by(worker)

@@ -55,7 +55,7 @@ class _Window(NamedTuple):
         return self.low + 1 if self.more and self.low is not None else None
 
 
-def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> Page:
+def page(conn: Connection, which: JobFilter, before: int | None = None, size: int = 50) -> Page:
     """Return the next jobs that match. Seven statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
     window = _window(conn, which, before)
@@ -70,7 +70,7 @@ def page(conn: Connection, which: JobFilter, before: int | None, size: int) -> P
 
 
 def ids(
-    conn: Connection, which: JobFilter, before: int | None, size: int
+    conn: Connection, which: JobFilter, before: int | None = None, size: int = 1_000
 ) -> tuple[list[int], int | None]:
     """Return the ids of the next jobs that match, and the id below which more may be.
 
@@ -82,7 +82,7 @@ def ids(
     return found, found[-1] if len(found) == size else window.next
 
 
-def how_many(conn: Connection, which: JobFilter, most: int) -> Counted:
+def how_many(conn: Connection, which: JobFilter, most: int = 10_000) -> Counted:
     """Count the jobs that match, up to `most`. Five statements at most, in one transaction."""
     dialect_of(conn.dialect).look_up(conn, PATIENCE)
     if _says_only_failed(which):

@@ -7,14 +7,13 @@ from sqlalchemy import Connection, and_, func, or_, select, union_all
 from mutirao.model.brokers.doorbell import is_rung
 from mutirao.model.jobs.job import JobState
 from mutirao.model.reading.standing import MOST_AHEAD, Full, Standing
-from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import counter, edge, key, limit, live, ordered, parked, step
 
 _ENDED = ("succeeded",)
 
 
-def standing(conn: Connection, dialect: Dialect, id: int) -> Standing | None:
+def standing(conn: Connection, id: int) -> Standing | None:
     """Return how a live job stands; None if it is not live. Seven statements at most."""
     view = views.jobs.c
     job = conn.execute(

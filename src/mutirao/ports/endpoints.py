@@ -16,16 +16,16 @@ if TYPE_CHECKING:
     from mutirao.model.webhooks.webhook_attempts import Recorded, WebhookAttempt
 
 
-class WebhooksApi(Protocol):
-    """The endpoints, attempts and breakers of a store; part of `Store`.
+class EndpointsApi(Protocol):
+    """`store.endpoints`: endpoints, attempts and breakers.
 
-    A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by `fan_out` as
-    for any subscription: one for each publication, however many of its topics match. Its
-    arguments have `endpoint` and `host` besides those of each delivery. A held delivery waits like
-    jobs behind any limit: `blocked`, and it costs nothing.
+    A delivery to an endpoint is a job of `WEBHOOK_TASK` in `WEBHOOK_QUEUE`, made by
+    `subscriptions.fan_out` as for any subscription: one for each publication, however many of its
+    topics match. Its arguments have `endpoint` and `host` besides those of each delivery. A held
+    delivery waits like jobs behind any limit: `blocked`, and it costs nothing.
     """
 
-    async def put_endpoint(
+    async def put(
         self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
     ) -> None:
         """Create an endpoint, or change the one of that id; it is in force when this returns.
@@ -38,7 +38,7 @@ class WebhooksApi(Protocol):
         """
         ...
 
-    async def put_endpoints(
+    async def put_all(
         self,
         asked: Sequence[Endpoint],
         *,
@@ -47,7 +47,7 @@ class WebhooksApi(Protocol):
     ) -> None:
         """Put each of several endpoints, with different ids: all in one transaction, or none.
 
-        As by `put_endpoint`. `keep_secrets`: the ids of those that keep their secrets. New ones
+        As by `put`. `keep_secrets`: the ids of those that keep their secrets. New ones
         without limits of their own cost a few statements for all of them.
 
         Raises:
@@ -67,18 +67,18 @@ class WebhooksApi(Protocol):
         """
         ...
 
-    async def remove_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+    async def remove(self, id: str, *, now: datetime | None = None) -> bool:
         """Remove an endpoint, its subscription and limits; return whether there was any of them.
 
         Some of them may have been deleted by hand.
         """
         ...
 
-    async def pause_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+    async def pause(self, id: str, *, now: datetime | None = None) -> bool:
         """Hold deliveries to an endpoint, which are made as before; return whether it exists."""
         ...
 
-    async def resume_endpoint(self, id: str, *, now: datetime | None = None) -> bool:
+    async def resume(self, id: str, *, now: datetime | None = None) -> bool:
         """Let deliveries to an endpoint out, in order; return whether it exists.
 
         Whatever held them is removed: a pause, its breaker, or that it was disabled. If its host
@@ -86,15 +86,15 @@ class WebhooksApi(Protocol):
         """
         ...
 
-    async def endpoints(self) -> list[EndpointRecord]:
+    async def listed(self) -> list[EndpointRecord]:
         """List the endpoints by id, without secrets."""
         ...
 
-    async def endpoints_to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
+    async def to_send(self, ids: Collection[str]) -> list[Endpoint | UnreadableEndpoint]:
         """Return these endpoints with their secrets, for the worker that sends."""
         ...
 
-    async def record_webhooks(
+    async def record(
         self,
         attempts: Sequence[WebhookAttempt],
         terms: BreakerTerms,
@@ -106,7 +106,7 @@ class WebhooksApi(Protocol):
 
         `done` are settlements of jobs that have succeeded, for which nothing waits. They are
         written in the same commit if all attempts went well and no breaker is concerned, and
-        returned as by `settle`. Others are left to the caller.
+        returned as by `Store.settle`. Others are left to the caller.
 
         `mutirao.model.webhooks.breakers.judge` decides. The worker that opens a breaker also
         enqueues a job of `PROBE_TASK`, due at the time of the probe. An endpoint that answered 410,
@@ -116,18 +116,18 @@ class WebhooksApi(Protocol):
         """
         ...
 
-    async def doubt_endpoint(self, id: str) -> None:
+    async def doubt(self, id: str) -> None:
         """Reduce the concurrent deliveries to a silent endpoint to the initial number.
 
         Running ones continue; each delivery that arrives admits one more again.
         """
         ...
 
-    async def open_breakers(self, endpoint: str) -> list[BreakerName]:
+    async def open_breakers(self, id: str) -> list[BreakerName]:
         """Return the breakers that hold deliveries to an endpoint: its own, its host's, or none."""
         ...
 
-    async def probe_webhooks(
+    async def probe(
         self, name: BreakerName, *, at_once: bool = False, now: datetime | None = None
     ) -> bool:
         """Let one delivery at a time through an open breaker, if its time has come.
