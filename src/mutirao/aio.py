@@ -1,10 +1,15 @@
-"""What every room needs of asyncio: waits with a limit, ends of tasks, growing pauses."""
+"""What every room needs of asyncio: waits, ends of tasks, growing pauses, a value for each loop."""
 
 import asyncio
 import random
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Generic, TypeVar
+from weakref import ref
 
 from mutirao.model.jobs.retry import grown
+
+T = TypeVar("T")
 
 
 async def first_of(*events: asyncio.Event, seconds: float | None = None) -> None:
@@ -37,6 +42,57 @@ async def end_tasks(*tasks: asyncio.Task[None]) -> None:
         for task in running:
             task.cancel()
         _, running = await asyncio.wait(running, timeout=CANCEL_AGAIN_AFTER)
+
+
+class ByLoop(Generic[T]):
+    """A value for each event loop. Those of closed loops go when another loop gets one.
+
+    Weak keys alone would keep them: most values know their loop. A program without a loop of its
+    own has another one for each call.
+
+    Parameters:
+        over: called with the values of loops that are closed, or gone.
+    """
+
+    def __init__(self, over: Callable[[T], object] = lambda _: None) -> None:
+        self._over = over
+        self._values: dict[ref[asyncio.AbstractEventLoop], T] = {}
+
+    def __len__(self) -> int:
+        """Return the number of loops that have a value."""
+        return len(self._values)
+
+    def get(self) -> T | None:
+        """Return the running loop's value; None: it has none."""
+        return self._values.get(ref(asyncio.get_running_loop()))
+
+    def here(self, make: Callable[[], T]) -> T:
+        """Return the running loop's value, which `make` makes at first."""
+        found = self.get()
+        if found is None:
+            self.forget_closed()
+            found = self._values[ref(asyncio.get_running_loop(), self._end)] = make()
+        return found
+
+    def pop(self) -> T | None:
+        """Forget the running loop's value, and return it; None: it has none."""
+        return self._values.pop(ref(asyncio.get_running_loop()), None)
+
+    def values(self) -> list[T]:
+        """Return the values of all loops."""
+        return list(self._values.values())
+
+    def forget_closed(self) -> None:
+        """Forget the values of closed loops."""
+        for each in list(self._values):  # other threads may have loops of their own
+            loop = each()
+            if loop is None or loop.is_closed():
+                self._end(each)
+
+    def _end(self, loop: "ref[asyncio.AbstractEventLoop]") -> None:
+        value = self._values.pop(loop, None)
+        if value is not None:
+            self._over(value)
 
 
 FIRST_WAIT, MAX_WAIT = 0.05, 5.0  # seconds

@@ -117,7 +117,7 @@ async def store(
     """A store on empty tables. Connections of coroutines end with their event loop."""
     empty(connection)
     yield own_store
-    for engine in own_store.engines._async.pop(asyncio.get_running_loop(), {}).values():
+    for engine in (own_store.engines._async.pop() or {}).values():
         await engine.dispose()
 
 

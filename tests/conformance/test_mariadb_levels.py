@@ -170,7 +170,7 @@ class TestOldTransactions:
         """The same for one test. Connections of coroutines end with their event loop."""
         callers.begin, callers.theirs = pool.begin, deque(pool.begin() for _ in range(3))
         yield callers
-        for engine in callers.engines._async.pop(asyncio.get_running_loop(), {}).values():
+        for engine in (callers.engines._async.pop() or {}).values():
             await engine.dispose()
 
     @pytest.fixture

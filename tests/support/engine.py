@@ -17,6 +17,7 @@ from mutirao.engine.claiming import lost_claims, producer, wakeups
 from mutirao.engine.claiming.lanes import LaneBook
 from mutirao.engine.claiming.wakeups import SELDOM, WINDOW_SECONDS, Hearing
 from mutirao.engine.dispatch import dispatcher
+from mutirao.engine.dispatch.admission import MOST_LOGGED, ServedTasks
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT, MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
@@ -38,6 +39,7 @@ __all__ = [
     "LOST_RUNS_OF_SUSPECT",
     "MAX_LOST_RUNS",
     "MAX_SCHEDULES_PER_BATCH",
+    "MOST_LOGGED",
     "SELDOM",
     "STOP_MARGIN",
     "WINDOW_SECONDS",
@@ -59,6 +61,7 @@ __all__ = [
     "ProgressWriter",
     "Running",
     "Scheduler",
+    "ServedTasks",
     "Service",
     "Slots",
     "Threads",

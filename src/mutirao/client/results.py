@@ -10,9 +10,8 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from typing import TYPE_CHECKING
-from weakref import WeakKeyDictionary
 
-from mutirao.aio import Backoff, end_tasks, wait_for
+from mutirao.aio import Backoff, ByLoop, end_tasks, wait_for
 from mutirao.errors import ResultTimeout, StoreUnavailable, UnknownJob
 from mutirao.log import log
 from mutirao.ports import Notifier, Store
@@ -29,7 +28,7 @@ class Endings:
 
     def __init__(self, store: Callable[[], Store], notifier: Notifier | None) -> None:
         self._store, self._notifier = store, notifier
-        self._watches: WeakKeyDictionary[asyncio.AbstractEventLoop, _Watch] = WeakKeyDictionary()
+        self._watches = ByLoop[_Watch]()
 
     async def wait(self, id: int, timeout: float | None) -> Ending:
         """Wait until a job has ended, and return how.
@@ -41,8 +40,7 @@ class Endings:
         [ending] = await _known(self._store(), id)
         if ending.state is not None:
             return ending
-        loop = asyncio.get_running_loop()
-        watch = self._watches.setdefault(loop, _Watch(self._store, self._notifier))
+        watch = self._watches.here(lambda: _Watch(self._store, self._notifier))
         try:
             async with asyncio.timeout(timeout):
                 return await watch.wait(id)

@@ -136,12 +136,16 @@ class Hub:
     def leave(self, client: "Client") -> None:
         """Forget a connection."""
         self._clients.discard(client)
-        self._new.get(client.database or "", set()).discard(client)
-        circle = self._circles.get(client.database or "")
+        database = client.database or ""  # by any name that a client has said
+        if new := self._new.get(database):
+            new.discard(client)
+        if not new:
+            self._new.pop(database, None)
+        circle = self._circles.get(database)
         if circle is not None:
             circle.remove(client)
             if not circle.members:
-                del self._circles[client.database or ""]
+                del self._circles[database]
 
     def complain(self, host: str, why: str) -> None:
         """Log why a client was dropped, unless that was just said of its host."""

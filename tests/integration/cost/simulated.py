@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 
+import tests.support.engine  # noqa: F401 (all of it, before `clock` gives it another time)
 from mutirao.model.jobs.job import Wake
 from mutirao.ports import Notifier, Store
 from tests.support.parts import PARTS, PartOf

@@ -187,6 +187,14 @@ class Enqueueing(Clean):
         result = tasks.echo.using(backend="more", queue_name="whatever").enqueue(1)
         assert task_backends["more"].get_result(result.id).backend == "more"
 
+    def test_queues_without_end(self) -> None:
+        """What is kept of calls, by queue and priority, has a bound."""
+        more: Any = task_backends["more"]
+        native = more.native(tasks.echo)
+        for n in range(backend.MOST_TEMPLATES + 1):
+            more._template(tasks.echo.using(backend="more", queue_name=f"q-{n}"), native, [], {})
+        assert len(native.templates) <= backend.MOST_TEMPLATES
+
     def test_validation(self) -> None:
         """As Django's, also of what was made under other settings."""
         with pytest.raises(InvalidTask, match="Queue 'nowhere' is not valid"):

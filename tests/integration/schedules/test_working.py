@@ -128,14 +128,17 @@ async def test_deploys(app: Mutirao) -> None:
 
 
 async def test_one_that_left_the_code(app: Mutirao, caplog: pytest.LogCaptureFixture) -> None:
-    """Every worker that does not have it says so, once; who has it keeps quiet."""
-    await scheduler(app.store, 1, scheduled(), name="old:1").declare(now=at(0))
-    await scheduler(app.store, 2, scheduled()).confirm_declared(now=at(10))
-    other = scheduler(app.store, 3)
-    await other.declare()
-    await other.confirm_declared()
+    """Every worker that does not have it says so, once each time; who has it keeps quiet."""
+    old, other = scheduler(app.store, 1, scheduled(), name="old:1"), scheduler(app.store, 3)
+    for _ in range(2):
+        await old.declare(now=at(0))
+        await scheduler(app.store, 2, scheduled()).confirm_declared(now=at(10))
+        await other.declare()
+        await other.confirm_declared()
+        await app.schedules.aremove("s")
+        await other.confirm_declared()
     told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
-    assert len(told) == 1
+    assert len(told) == 2
     assert "schedule s was in the code of worker old:1 until 2024-02-29" in told[0]
 
 

@@ -20,7 +20,7 @@ from mutirao.engine.brokers.redelivered import Suspects
 from mutirao.engine.brokers.settling import DeliverySettler, Key, LateStore, Overflow
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Begin
-from mutirao.engine.dispatch.admission import ServedTasks, SuspectTurn
+from mutirao.engine.dispatch.admission import MOST_LOGGED, ServedTasks, SuspectTurn
 from mutirao.engine.dispatch.attempt_events import publish_buried, publish_lost
 from mutirao.engine.dispatch.attempt_log import can_be_written
 from mutirao.engine.dispatch.dispatcher import Dispatcher
@@ -154,7 +154,11 @@ class Receiver:
     ) -> None:
         self._begun: str | None = queue.begun
         self.queue, self._transport, self._settings = queue.name, queue.transport, settings
-        self._served, self._pulse, self._reader = ServedTasks(handlers.tasks), pulse, queue.reader
+        self._served, self._pulse, self._reader = (
+            ServedTasks(handlers.tasks, most=MOST_LOGGED),
+            pulse,
+            queue.reader,
+        )
         longest, in_order = queue.transport.longest_again, not queue.transport.longest_delay
         overflow = Overflow(longest, in_order, handlers.executor.most_attempts, late)
         self._returns = DeliverySettler(

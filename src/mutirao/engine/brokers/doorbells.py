@@ -15,7 +15,7 @@ from time import monotonic
 
 from mutirao.engine.brokers.consumer import fitting_prefetch, received, wait_for_room
 from mutirao.engine.calls import outcomes
-from mutirao.engine.dispatch.admission import ServedTasks
+from mutirao.engine.dispatch.admission import MOST_LOGGED, ServedTasks
 from mutirao.engine.dispatch.attempt_events import publish_buried
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
@@ -54,7 +54,11 @@ class Doorbells:
         answer: Answer,
     ) -> None:
         self.queue, self._transport, self._settings = queue, transport, settings
-        self._served, self._dispatcher, self._answer = ServedTasks(served), dispatcher, answer
+        self._served, self._dispatcher, self._answer = (
+            ServedTasks(served, most=MOST_LOGGED),
+            dispatcher,
+            answer,
+        )
         self._waits_since: float | None = None
         self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
         self._left: deque[Read] = deque()  # received, and waiting for room

@@ -96,6 +96,9 @@ class LaneBook:
                 if entry.is_lively(now):
                     self._entries.setdefault(key, entry).found_at = entry.found_at
             self.suspect(now)
+        if len(self._begins) > MOST_LANES:
+            priorities = {priority for _, priority in self._entries}
+            self._begins = {each: at for each, at in self._begins.items() if each in priorities}
         self._catch_up()
 
     def suspect(self, now: float) -> None:

@@ -11,6 +11,8 @@ from logging import WARNING
 from mutirao.log import log
 from mutirao.model.jobs import lost_workers
 
+MOST_LOGGED = 1_000  # names that brokers' messages had, which may be any
+
 
 class ServedTasks:
     """The tasks that a worker serves. Jobs of other tasks are left to other workers; logged once.
@@ -18,10 +20,13 @@ class ServedTasks:
     Parameters:
         names: those of its tasks; tasks that are registered later are added.
         left: names of tasks that need no log line; those that were logged are added.
+        most: so many are remembered, and then logged again; None: all, as claims leave them out.
     """
 
-    def __init__(self, names: Collection[str], left: set[str] | None = None) -> None:
-        self.names = names
+    def __init__(
+        self, names: Collection[str], left: set[str] | None = None, most: int | None = None
+    ) -> None:
+        self.names, self._most = names, most
         self.left: set[str] = set() if left is None else left
 
     def leave(
@@ -29,6 +34,8 @@ class ServedTasks:
     ) -> None:
         """Log the tasks that were not logged before; `then`: what happens to their jobs."""
         if new := {*tasks} - self.left:
+            if self._most is not None and len(self.left) >= self._most:
+                self.left.clear()
             self.left |= new
             log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
 

@@ -72,11 +72,13 @@ class Limiter:
         if not self._declared:
             return
         mine = {rule.name for rule in self._declared}
-        for limit in await self._store.limits.listed():
-            if limit.is_left and limit.name not in {*mine, *self._reported}:
-                self._reported.add(limit.name)
+        found = [each for each in await self._store.limits.listed() if each.is_left]
+        left = [limit for limit in found if limit.name not in mine]
+        for limit in left:
+            if limit.name not in self._reported:
                 log.warning(
                     "limit %s was in the code of worker %s until %s and is not in this one's: it is"
                     " still in force; remove it, or put it back",
                     *(limit.name, limit.declared_by, limit.declared_at),
                 )
+        self._reported = {limit.name for limit in left}

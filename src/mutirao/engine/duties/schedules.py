@@ -143,14 +143,16 @@ class Scheduler:
             log.info("schedule %s made job %s", name, job)
 
     async def _warn_of_undeclared(self, mine: Collection[str]) -> None:
-        for schedule in await self._store.schedules.listed():
-            if schedule.in_code is False and schedule.name not in {*mine, *self._reported}:
-                self._reported.add(schedule.name)
+        found = [each for each in await self._store.schedules.listed() if each.in_code is False]
+        left = [schedule for schedule in found if schedule.name not in mine]
+        for schedule in left:
+            if schedule.name not in self._reported:
                 log.warning(
                     "schedule %s was in the code of worker %s until %s and is not in this one's:"
                     " it still ticks; remove or pause it, or put it back",
                     *(schedule.name, schedule.declared_by, schedule.declared_at),
                 )
+        self._reported = {schedule.name for schedule in left}
 
 
 class Pauser:

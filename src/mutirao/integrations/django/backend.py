@@ -23,6 +23,8 @@ from mutirao.integrations.django.task_result import result_of
 from mutirao.integrations.django.task_terms import OF_CALLS, MutiraoTask, check_options, term
 from mutirao.model.jobs.job import NewJob
 
+MOST_TEMPLATES = 1_000  # of a task's calls; names of queues may be anything
+
 
 class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
     """Enqueues tasks of `django.tasks` as jobs, in the transaction that is open.
@@ -122,6 +124,8 @@ class MutiraoBackend(BaseTaskBackend):  # type: ignore[misc]
         place = (self.alias, task.queue_name, task.priority, len(args))
         known = native.templates.get(place)
         if known is None:
+            if len(native.templates) >= MOST_TEMPLATES:
+                native.templates.clear()
             known = native.templates[place] = self._made(task, native, args, own)
         return known
 

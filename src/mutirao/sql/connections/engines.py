@@ -17,19 +17,19 @@ from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, Union, cast
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import URL, Dialect as SqlAlchemyDialect, Engine, Pool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.util import await_only, greenlet_spawn
 
+from mutirao.aio import ByLoop
 from mutirao.errors import ConfigurationError
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
 from mutirao.sql.connections.deadlines import report_lent
 from mutirao.sql.connections.keeping import leave_closed, refuse_kept
-from mutirao.sql.connections.spare import SpareConnections, close_idle
+from mutirao.sql.connections.spare import SpareConnections, abandon_idle, close_idle
 from mutirao.sql.connections.urls import parse_url
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Place
 from mutirao.sql.drivers.failures import (
@@ -56,8 +56,8 @@ MAX_LOST_STATEMENTS = 2
 # session until its process has ended, which took longer than a connection on a busy machine.
 ENDING_SESSION_WAITS = (0.01, 0.05, 0.2, 0.5)
 _AUTOCOMMIT: dict[str, Any] = {"isolation_level": "AUTOCOMMIT", SINGLE_STATEMENT: True}
-_Async = WeakKeyDictionary[asyncio.AbstractEventLoop, "dict[bool, AsyncEngine]"]
-_AsyncSpare = WeakKeyDictionary[asyncio.AbstractEventLoop, dict[bool, SpareConnections]]
+_Async = dict[bool, "AsyncEngine"]
+_Spare = dict[bool, SpareConnections]
 Database = Union[str, URL, Engine, "AsyncEngine"]  # where it is: a URL, or an application's engine
 
 
@@ -103,9 +103,8 @@ class Engines:
         self._pool_size = pool_size
         self._pid = os.getpid()
         self._sync: dict[bool, Engine] = {}
-        self._async: _Async = WeakKeyDictionary()
-        self._spare: dict[bool, SpareConnections] = {}
-        self._async_spare: _AsyncSpare = WeakKeyDictionary()
+        self._spare: _Spare = {}
+        self._async, self._async_spare = self._by_loops()
         self._unprepared = 0  # how often a prepared statement was lost
         self.share: Share | None = None  # of the connections of a process; None: no limit
         self.autocommits = True  # False: single statements need a transaction around them
@@ -177,7 +176,7 @@ class Engines:
     def async_spare(self, *, alone: bool = True) -> SpareConnections:
         """Return those of `asynchronous(alone=…)` in the running loop; see `spare`."""
         self._forget_if_forked()
-        spare = self._async_spare.setdefault(asyncio.get_running_loop(), {})
+        spare = self._async_spare.here(dict)
         if alone not in spare:
             engine = self.asynchronous(alone=alone).sync_engine
             spare[alone] = SpareConnections(engine, self._most_spare(alone))
@@ -202,7 +201,7 @@ class Engines:
             ConfigurationError: the driver has no asynchronous form.
         """
         self._forget_if_forked()
-        engines = self._async.setdefault(asyncio.get_running_loop(), {})
+        engines = self._async.here(dict)
         if alone not in engines:
             if self._drivers.asynchronous is None:
                 raise ConfigurationError(
@@ -247,8 +246,7 @@ class Engines:
     async def close(self) -> None:
         """Close the connections of the synchronous engines and of the running loop's engines."""
         self._forget_if_forked()
-        loop = asyncio.get_running_loop()
-        spares, engines = self._async_spare.pop(loop, {}), self._async.pop(loop, {})
+        spares, engines = self._async_spare.pop() or {}, self._async.pop() or {}
         for spare in spares.values():
             await greenlet_spawn(spare.dispose)
         try:
@@ -260,8 +258,10 @@ class Engines:
                 self.share.leave()
 
     def close_sync(self) -> None:
-        """Close the synchronous engines' connections."""
+        """Close the synchronous engines' connections, and those that closed loops have left."""
         self._forget_if_forked()
+        self._async_spare.forget_closed()
+        self._async.forget_closed()
         engines, self._sync = self._sync, {}
         spares, self._spare = self._spare, {}
         for spare in spares.values():
@@ -382,9 +382,8 @@ class Engines:
         """Yield the pools, with all unused connections in them."""
         spares, engines = [self._spare], list(self._sync.items())
         with suppress(RuntimeError):  # no event loop runs in this thread
-            loop = asyncio.get_running_loop()
-            spares.append(self._async_spare.get(loop, {}))
-            engines += [(alone, e.sync_engine) for alone, e in self._async.get(loop, {}).items()]
+            spares.append(self._async_spare.get() or {})
+            engines += [(alone, e.sync_engine) for alone, e in (self._async.get() or {}).items()]
         for spare in spares:
             if False in spare:
                 spare[False].release()
@@ -404,5 +403,19 @@ class Engines:
         for engines in self._async.values():
             for each in engines.values():
                 each.sync_engine.dispose(close=False)
-        self._pid, self._sync, self._async = os.getpid(), {}, WeakKeyDictionary()
-        self._spare, self._async_spare = {}, WeakKeyDictionary()
+        self._pid, self._sync, self._spare = os.getpid(), {}, {}
+        self._async, self._async_spare = self._by_loops()
+
+    def _by_loops(self) -> tuple[ByLoop[_Async], ByLoop[_Spare]]:
+        """Return where those of event loops are; a closed loop cannot close its own any more."""
+        pid = os.getpid()
+
+        def abandon(engines: _Async) -> None:
+            for each in engines.values() if os.getpid() == pid else ():
+                abandon_idle(each.sync_engine.pool)
+
+        def abandon_spare(spares: _Spare) -> None:
+            for each in spares.values() if os.getpid() == pid else ():
+                each.abandon()
+
+        return ByLoop(abandon), ByLoop(abandon_spare)

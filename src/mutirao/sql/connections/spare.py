@@ -6,6 +6,7 @@ for its claim, of 1.6.
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import Any, cast
 from weakref import ref
 
@@ -13,6 +14,7 @@ from sqlalchemy import Engine, Pool, PoolProxiedConnection
 from sqlalchemy.pool import QueuePool
 from sqlalchemy.util.queue import Empty
 
+from mutirao.sql.drivers.kinds import drop
 from mutirao.sql.drivers.resting import is_closed
 
 _POOL = "mutirao pool"  # the key under which a connection remembers its pool
@@ -97,12 +99,25 @@ class SpareConnections:
         while (idle := self.at_hand()) is not None:
             self.close(idle)
 
+    def abandon(self) -> None:
+        """Drop the spare connections: their event loop is closed."""
+        while (idle := self.at_hand()) is not None:
+            drop(idle.driver_connection)
+            idle.detach()
+
     def dispose(self) -> None:
         """Close all connections that are not lent, and those of the engine."""
         pool = self.engine.pool
         self.engine.dispose(close=False)  # replaces the pool before another thread can use it
         self.release()
         pool.dispose()
+
+
+def abandon_idle(pool: Pool) -> None:
+    """Drop the idle connections of a pool whose event loop is closed."""
+    with suppress(Empty):
+        while isinstance(pool, QueuePool):
+            drop(cast(Any, pool)._pool.get(False).driver_connection)
 
 
 def close_idle(pool: Pool) -> int:

@@ -8,7 +8,7 @@ from asyncpg import Connection, Record
 from asyncpg.pool import PoolConnectionProxy
 
 from mutirao.sql.drivers import copy
-from mutirao.sql.drivers.kinds import numbered
+from mutirao.sql.drivers.kinds import numbered, shut_down
 from mutirao.sql.drivers.steps import Autocommits, Load, Request, Rows
 
 
@@ -37,7 +37,10 @@ class AsyncpgDriver:
         self._conn = conn
 
     def drop(self) -> None:
-        self._conn.terminate()
+        if self._conn._loop.is_closed():
+            shut_down(self._conn._transport.get_extra_info("socket").fileno())
+        else:
+            self._conn.terminate()
 
     def native(self, sql: str) -> str:
         return numbered(sql)

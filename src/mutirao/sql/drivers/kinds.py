@@ -20,6 +20,8 @@ from mutirao.sql.drivers.steps import AsyncDriver, Query, R, SyncDriver, Work, a
 
 Adapted = TypeVar("Adapted", covariant=True)
 
+MOST_CLASSES = 256  # that are remembered: each `sessionmaker` makes one of its own
+
 
 @dataclass(frozen=True, slots=True)
 class ConnectionKind:
@@ -60,6 +62,8 @@ class Kinds(Generic[Adapted]):
         if kind is None:
             kind = next((each for each in self.each if each.fits(conn)), None)
             if kind is not None:
+                if len(self._met) >= MOST_CLASSES:
+                    self._met.clear()
                 self._met[conn.__class__] = kind
         return kind
 

@@ -1,7 +1,9 @@
-"""The adapter for PyMySQL, which writes values into statements itself."""
+"""The adapter for PyMySQL, which writes values into statements itself; and our own connections."""
 
-from typing import Any
+from ssl import SSLContext
+from typing import Any, ClassVar, cast
 
+from pymysql.connections import Connection
 from pymysql.constants.COMMAND import COM_QUERY
 from pymysql.constants.SERVER_STATUS import SERVER_STATUS_IN_TRANS
 from pymysql.cursors import Cursor
@@ -10,6 +12,24 @@ from mutirao.sql.drivers.kinds import shut_down
 from mutirao.sql.drivers.mysql import MysqlDriver, OwnMysqlDriver
 from mutirao.sql.drivers.pymysql_wire import Columns, results, written
 from mutirao.sql.drivers.steps import Row, Rows
+
+
+class OwnConnection(Connection):
+    """A connection of ours. Those whose URL says nothing of TLS share one context.
+
+    PyMySQL makes one for each. With it come the certificates of all authorities that the machine
+    knows, of which none is looked at: 0.9 MB, and 18 ms to read them.
+    """
+
+    _shared: ClassVar[SSLContext | None] = None
+
+    def _create_ssl_ctx(self, given: Any) -> SSLContext:
+        create = cast(Any, super())._create_ssl_ctx
+        if given:
+            return cast(SSLContext, create(given))
+        if OwnConnection._shared is None:
+            OwnConnection._shared = create({})
+        return cast(SSLContext, OwnConnection._shared)
 
 
 class PyMysqlDriver(MysqlDriver):

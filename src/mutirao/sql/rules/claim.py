@@ -84,7 +84,8 @@ def lanes(
     """Read the heads of all lanes, hopping from one to the next, or over many that are short."""
     heads, at, last = list[LaneHead](), ("", -1 << 63), None
     moment = yield from words.moment(now)
-    sql, most = _NEXT_LANES.format(words.by_lane), 1
+    # Two, so that one lane with one job takes one query: there are no more than it returns.
+    sql, most = _NEXT_LANES.format(words.by_lane), 2
     while rows := (yield Execute(sql, (*at, most, at[0], most, most))):
         found = 0
         for queue, priority, run_at, id in rows:
@@ -97,6 +98,8 @@ def lanes(
                 heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
         if found == 0 and most == 1:
             break  # it is read otherwise than it stands there, and would be found for ever
+        if len(rows) < most:
+            break
         at = rows[-1][:2]
         # Many rows at once while most of them begin a lane; else a lane's other jobs are passed.
         most = min(2 * most, MAX_ROWS_PER_LOOK) if 2 * found > len(rows) else 1

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from math import inf
 from typing import Any
-from weakref import WeakKeyDictionary
 
+from mutirao.aio import ByLoop
 from mutirao.errors import (
     ConfigurationError,
     MessageTooLarge,
@@ -129,11 +129,9 @@ class RabbitMQ:
             shown_url(url)
         self.mode: Mode = mode
         self.source = queue
-        self._links: WeakKeyDictionary[asyncio.AbstractEventLoop, Links] = WeakKeyDictionary()
+        self._links: ByLoop[Links] = ByLoop()
+        self._publishers: ByLoop[EventPublisher] = ByLoop()
         self._met = set[str]()  # objects that have existed
-        self._publishers: WeakKeyDictionary[asyncio.AbstractEventLoop, EventPublisher] = (
-            WeakKeyDictionary()
-        )
 
     @cached_property
     def _options(self) -> RabbitOptions:
@@ -289,12 +287,9 @@ class RabbitMQ:
 
     def tell(self, event: JobEvent) -> None:
         """Publish an event soon; see `TellsEvents.tell`."""
-        loop = asyncio.get_running_loop()
-        publisher = self._publishers.get(loop)
-        if publisher is None:
-            publisher = EventPublisher(self._here(), self._topology, self._drops)
-            self._publishers[loop] = publisher
-        publisher.add(event)
+        self._publishers.here(
+            lambda: EventPublisher(self._here(), self._topology, self._drops)
+        ).add(event)
 
     @asynccontextmanager
     async def listen(
@@ -313,12 +308,11 @@ class RabbitMQ:
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop; see `Transport.aclose`."""
-        loop = asyncio.get_running_loop()
-        if (links := self._links.get(loop)) is None or links.consumers:
+        if (links := self._links.get()) is None or links.consumers:
             return
-        if publisher := self._publishers.pop(loop, None):
+        if publisher := self._publishers.pop():
             await publisher.close()
-        del self._links[loop]
+        self._links.pop()
         await links.close()
 
     @asynccontextmanager
@@ -363,11 +357,7 @@ class RabbitMQ:
         return await links.publish(parcel)
 
     def _here(self) -> Links:
-        loop = asyncio.get_running_loop()
-        links = self._links.get(loop)
-        if links is None:
-            links = self._links[loop] = self._linked()
-        return links
+        return self._links.here(self._linked)
 
     def _linked(self) -> Links:
         return Links(self._options.url, self.name)

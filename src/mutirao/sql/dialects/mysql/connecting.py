@@ -35,6 +35,8 @@ _NOT_KNOWN = ("read_timeout", "write_timeout", "ssl_disabled")
 def _prepare(engine: Engine) -> None:
     if engine.driver == "aiomysql":
         event.listen(engine, "do_connect", _translate)
+    if engine.driver == "pymysql":
+        _connect_as_ours(engine.dialect)
     if not engine.dialect.is_async and engine.get_execution_options().get(SINGLE_STATEMENT):
         event.listen(engine, "do_connect", _join)
     say_what_is_missing(engine)  # after those that change parameters, as it connects
@@ -42,6 +44,13 @@ def _prepare(engine: Engine) -> None:
     @event.listens_for(engine, "first_connect")
     def _refuse(connection: Any, record: object) -> None:
         singlestore.refuse(connection)  # before SQLAlchemy, or anybody, asks for a version
+
+
+def _connect_as_ours(dialect: Any) -> None:
+    """Open connections of our own class, unless the application says how to open them."""
+    from mutirao.sql.drivers.pymysql import OwnConnection
+
+    dialect.connect = OwnConnection
 
 
 def _translate(dialect: object, record: object, args: object, parameters: dict[str, Any]) -> None:
