@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterator
 
 import pytest
+import pytest_asyncio
 from psycopg import Connection
 from sqlalchemy import make_url
 
@@ -77,23 +78,37 @@ def emptier(postgres: PostgresServer, two_sets: str) -> Iterator[Connection]:
         yield connection
 
 
+@pytest_asyncio.fixture(scope="class", loop_scope="class")
+async def store_of_the_class(postgres: PostgresServer, two_sets: str) -> AsyncIterator[SqlStore]:
+    """A store on the set in `jobs`, whose connections have no path."""
+    nowhere = {"options": "-csearch_path="}
+    url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
+    store = SqlStore(url, schema="jobs")
+    yield store
+    await store.close()
+
+
 class TestPsycopg(StoreContract):
     """PostgreSQL through its default driver: a set in a schema of its own, beside another one.
 
-    No path of a connection leads to either.
+    No path of a connection leads to either. The tests share one event loop, and so the connections
+    of it: to open them takes longer than most tests.
     """
 
+    shares_loop = True
+
     @pytest.fixture
-    async def store(
-        self, postgres: PostgresServer, two_sets: str, emptier: Connection
-    ) -> AsyncIterator[Store]:
-        """A store on the set in `jobs`, whose connections have no path."""
+    def store(self, store_of_the_class: SqlStore, emptier: Connection) -> Store:
+        """The same store, on empty tables."""
         empty_through(emptier, "jobs")
-        nowhere = {"options": "-csearch_path="}
-        url = make_url(postgres.url(two_sets)).update_query_dict(nowhere)
-        store = SqlStore(url, schema="jobs")
-        yield store
-        await store.close()
+        return store_of_the_class
+
+    @pytest_asyncio.fixture(loop_scope="class")
+    async def other_store(self, store: Store) -> AsyncIterator[Store]:
+        """A second handle on the same data, whose connections end with the test."""
+        clone = store.clone()
+        yield clone
+        await clone.close()
 
 
 @pytest.mark.repeats(decided="tests/integration/worker")  # as nearly all other tests are there

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser, expect, sync_playwright
 
 from tests.support.binaries import find_chromium
 
 ROOT = Path(__file__).parents[2]
+LONG = 60_000  # ms that a busy machine may take for what a page shows; only a failure waits for it
 _ADDRESS = re.compile(r"http://127\.0\.0\.1:\d+")
 
 
@@ -65,5 +66,6 @@ def chromium() -> Iterator[Browser]:
         browser = playwright.chromium.launch(
             executable_path=find_chromium(), args=["--no-sandbox", "--disable-gpu"]
         )
+        expect.set_options(timeout=LONG)
         yield browser
         browser.close()

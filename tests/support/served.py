@@ -39,7 +39,7 @@ class Served:
     def run(self, *command: str) -> str:
         """Run a module of Python with its arguments, or a file; return what it says."""
         done = subprocess.run(
-            self._command(command), cwd=self._here, env=self._environment, timeout=100,
+            self._command(command), cwd=self._here, env=self._environment, timeout=250,
             stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done.stdout

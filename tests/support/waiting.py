@@ -14,7 +14,8 @@ from typing import Any, TypeVar, overload
 T = TypeVar("T")
 
 DEADLINE = 100.0  # seconds; a busy machine may hang for tens of them
-PACE = 0.01  # seconds between two looks
+PACE, SLOWER = 0.01, 0.03  # seconds between two looks: at first, and after a while
+A_WHILE = 0.2  # seconds; what takes longer is a process, mostly, which needs the processor itself
 
 
 @overload
@@ -28,25 +29,25 @@ async def until(condition: Callable[[], Any], *, deadline: float = DEADLINE) -> 
 
     Raises TimeoutError with its source and its last answer.
     """
-    end = time.monotonic() + deadline
+    began = time.monotonic()
     while True:
         answer = condition()
         if inspect.isawaitable(answer):
             answer = await answer
         if answer:
             return answer
-        if time.monotonic() > end:
+        if (waited := time.monotonic() - began) > deadline:
             raise TimeoutError(f"still {answer!r} after {deadline} s: {_source(condition)}")
-        await asyncio.sleep(PACE)
+        await asyncio.sleep(PACE if waited < A_WHILE else SLOWER)
 
 
 def wait_until(condition: Callable[[], T], *, deadline: float = DEADLINE) -> T:
     """As `until`, in a thread; `condition` is a plain function."""
-    end = time.monotonic() + deadline
+    began = time.monotonic()
     while not (answer := condition()):
-        if time.monotonic() > end:
+        if (waited := time.monotonic() - began) > deadline:
             raise TimeoutError(f"still {answer!r} after {deadline} s: {_source(condition)}")
-        time.sleep(PACE)
+        time.sleep(PACE if waited < A_WHILE else SLOWER)
     return answer
 
 

@@ -50,7 +50,7 @@ def test_a_test_that_hangs_in_its_fixtures(tmp_path: Path) -> None:
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
     )
     assert ran.returncode != 0
     found = ran.stdout + ran.stderr

@@ -28,7 +28,7 @@ def ran(directory: Path, *options: str, decided: str = ".", share: int = 3) -> s
         ],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=250,
     )
     return done.stdout + done.stderr
 

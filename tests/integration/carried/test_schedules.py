@@ -42,8 +42,8 @@ async def test_one_loop_whatever_the_broker_loses(migrated_sqlite_url: str) -> N
         phases.append((began, time.monotonic(), job.metadata["tick"]))
 
     async with app.worker(poll=0.05, doorbell_grace=0.3):
-        await until(lambda: len(phases) == 4)
+        await until(lambda: len(phases) >= 4)
     assert broker.lost
     assert all(end <= began for (_, end, _), (began, *_) in pairwise(phases))
-    assert len({tick for *_, tick in phases}) == 4
+    assert len({tick for *_, tick in phases}) == len(phases)
     await app.aclose()

@@ -188,13 +188,15 @@ async def test_what_a_broker_cannot_hold(app: Mutirao, broker: MemoryTransport) 
     async def send(text: str) -> None:
         ran.append(len(text))
 
-    soon = datetime.now(UTC) + timedelta(seconds=1)
+    late = datetime.now(UTC) + timedelta(hours=1)
     broker.longest_delay, broker._max_size = 0.1, 100
-    jobs = [send.job("short"), send.using(run_at=soon).job("later"), send.job("x" * 200)]
+    jobs = [send.job("short"), send.using(run_at=late).job("later"), send.job("x" * 200)]
     ids = app.enqueue_many(jobs)
     stored = [job.id for job in app.jobs()]
     assert [each in stored for each in ids] == [False, True, True]
-    assert (await send.using(run_at=soon).aenqueue("as late")).id in [job.id for job in app.jobs()]
+    ids.append((await send.using(run_at=late).aenqueue("as late")).id)
+    assert ids[-1] in [job.id for job in app.jobs()]
+    assert {*await app.aretry(ids[1], ids[3])} == {ids[1], ids[3]}
     async with app.worker():
         await until(lambda: len(ran) == 4)
     assert sorted(ran) == [5, 5, 7, 200]

@@ -29,7 +29,7 @@ def called(tmp_path: Path, url: str, *command: str) -> subprocess.CompletedProce
     """Run a command of a shop whose broker is at a URL."""
     (tmp_path / "shop.py").write_text(SHOP.replace("URL", repr(url)))
     whole = [sys.executable, *command]
-    return subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    return subprocess.run(whole, cwd=tmp_path, capture_output=True, text=True, timeout=250)
 
 
 @pytest.mark.parametrize(

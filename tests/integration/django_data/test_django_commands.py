@@ -72,7 +72,7 @@ class Project:
         """Run a command to its end."""
         done = subprocess.run(
             [sys.executable, "manage.py", *words], cwd=self.home, env=self._environ,
-            capture_output=True, text=True, timeout=100, check=False,
+            capture_output=True, text=True, timeout=250, check=False,
         )  # fmt: skip
         assert done.returncode == status, done.stdout + done.stderr
         return done.stdout + done.stderr
@@ -116,7 +116,7 @@ def test_commands(project: Project) -> None:
     )
     ran = subprocess.run(
         [sys.executable, "-c", called], cwd=project.home, capture_output=True, text=True,
-        env={**os.environ, "DJANGO_SETTINGS_MODULE": "settings"}, timeout=100, check=False,
+        env={**os.environ, "DJANGO_SETTINGS_MODULE": "settings"}, timeout=250, check=False,
     )  # fmt: skip
     assert ran.returncode == 0, ran.stderr
     assert '"state":"cancelled"' in ran.stdout.replace(" ", "")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -18,6 +17,7 @@ import pytest
 from mutirao import Mutirao
 from tests.integration.federation.test_delivering import Remote
 from tests.support.documents import blocks
+from tests.support.servers import free_port
 from tests.support.waiting import until
 from tests.support.webhooks import serving
 
@@ -85,8 +85,7 @@ def site(directory: Path, name: str, meant: dict[str, str]) -> None:
 def server(directory: Path, name: str) -> Iterator[tuple[subprocess.Popen[bytes], int]]:
     """Run a server process; yield it, once it answers, and its port."""
     with ExitStack() as stack:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            port = free.getsockname()[1]
+        port = free_port()
         command = [sys.executable, *PROGRAMS[name].format(port).split()]
         process = stack.enter_context(subprocess.Popen(command, cwd=directory))
         stack.callback(process.kill)

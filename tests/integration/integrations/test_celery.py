@@ -107,7 +107,7 @@ class TestCalls:
         found = add.delay(2, y=3)
         assert (found.status, found.ready(), found.result) == ("PENDING", False, None)
         drain(app)
-        assert (found.status, found.get(timeout=9), found.successful()) == ("SUCCESS", 5, True)
+        assert (found.status, found.get(timeout=60), found.successful()) == ("SUCCESS", 5, True)
         assert (add(1, 1), add.request.called_directly) == (2, True)
         assert (found.id, found.name) == (str(found), add.name)
 
@@ -366,9 +366,9 @@ class TestCanvas:
         last = (add.s(1, 2) | add.s(10) | add.s(y=100)).delay()
         other = chain(add.s(1), add.si(5, 5))()
         drain(app)
-        assert (last.get(timeout=9), last.parent.get(), last.parent.parent.get()) == (113, 13, 3)
+        assert (last.get(timeout=60), last.parent.get(), last.parent.parent.get()) == (113, 13, 3)
         assert last.parent.parent.parent is None
-        assert other.get(timeout=9) == 10
+        assert other.get(timeout=60) == 10
         assert {each.graph for each in app.jobs()} == {1, 4}
 
     def test_a_group(self, app: Mutirao, add: CeleryTask) -> None:
@@ -377,7 +377,7 @@ class TestCanvas:
         assert isinstance(found, GroupResult)
         assert found.waiting()
         drain(app)
-        assert (found.get(timeout=9), found.completed_count()) == ([0, 2, 4], 3)
+        assert (found.get(timeout=60), found.completed_count()) == ([0, 2, 4], 3)
         assert (found.successful(), found.failed(), len(found)) == (True, False, 3)
         assert [each.get() for each in found] == [found[n].get() for n in range(3)]
 
@@ -389,7 +389,7 @@ class TestCanvas:
             (group(add.s(n, 1) for n in range(4)) | total.s()).delay(),
         ]
         drain(app)
-        assert [each.get(timeout=9) for each in results] == [10, 10, 10]
+        assert [each.get(timeout=60) for each in results] == [10, 10, 10]
         assert results[0].parent.get() == [1, 2, 3, 4]
 
     def test_inside_each_other(self, app: Mutirao, add: CeleryTask, total: CeleryTask) -> None:
@@ -398,7 +398,7 @@ class TestCanvas:
             add.s(1), group(add.s(1), chain(add.s(2), add.s(3)), add.si(7)), total.s(), add.s(y=1)
         ).delay(1)
         drain(app)
-        assert last.get(timeout=9) == (2 + 1) + (2 + 2 + 3) + 7 + 1
+        assert last.get(timeout=60) == (2 + 1) + (2 + 2 + 3) + 7 + 1
 
     def test_partial_signatures(self, app: Mutirao, add: CeleryTask) -> None:
         """More arguments come first; options stay with their step."""
@@ -408,7 +408,7 @@ class TestCanvas:
         first = one.delay(5)
         last = chain(one, add.signature((1,), countdown=0)).delay(1)
         drain(app)
-        assert (first.get(timeout=9), last.get(timeout=9)) == (15, 12)
+        assert (first.get(timeout=60), last.get(timeout=60)) == (15, 12)
         assert last.parent.record.queue == "slow"
 
     def test_a_link(self, app: Mutirao, add: CeleryTask) -> None:
@@ -416,7 +416,7 @@ class TestCanvas:
         found = add.apply_async((1, 2), link=add.s(10))
         several = add.apply_async((1,), link=[add.s(1), add.s(2) | add.s(3)])
         drain(app)
-        assert (found.get(timeout=9), several.get(timeout=9)) == (3, 1)
+        assert (found.get(timeout=60), several.get(timeout=60)) == (3, 1)
         done = sorted(app.result(job.id) for job in app.jobs() if job.graph)
         assert done == [1, 2, 3, 3, 6, 13]
 
@@ -523,9 +523,9 @@ def test_results_are_not_kept_unless_asked(app: Mutirao) -> None:
     )
     one, other = kept.delay(), not_kept.delay()
     drain(app)
-    assert one.get(timeout=9) == 1
+    assert one.get(timeout=60) == 1
     with pytest.raises(ResultMissing):
-        other.get(timeout=9)
+        other.get(timeout=60)
 
 
 def test_small_things() -> None:

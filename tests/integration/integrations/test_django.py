@@ -32,7 +32,7 @@ def test_a_project_s_tests(request: pytest.FixtureRequest, driver: str) -> None:
         [sys.executable, "-W", "error", "-m", program, url_on(driver, request)],
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=250,
         check=False,
     )
     assert run.returncode == 0, run.stderr

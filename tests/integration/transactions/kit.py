@@ -18,10 +18,12 @@ WHERE datname = current_database() AND wait_event_type = 'Lock' AND pid <> pg_ba
 
 
 class Others:
-    """Sessions of one database that are not Mutirão's own."""
+    """Sessions of one database that are not Mutirão's own; one of them looks, and stays open."""
 
-    def __init__(self, postgres: PostgresServer, database: str) -> None:
-        self._postgres, self._database = postgres, database
+    def __init__(
+        self, postgres: PostgresServer, database: str, observer: psycopg.Connection[Any]
+    ) -> None:
+        self._postgres, self._database, self._observer = postgres, database, observer
 
     @contextmanager
     def session(self, isolation: str = "read committed") -> Iterator[psycopg.Connection[Any]]:
@@ -33,9 +35,8 @@ class Others:
 
     def rows(self, statement: str) -> list[Any]:
         """Return the rows of a statement, if it has any."""
-        with self._postgres.connect(self._database) as session:
-            cursor = session.execute(statement.encode())
-            return cursor.fetchall() if cursor.description else []
+        cursor = self._observer.execute(statement.encode())
+        return cursor.fetchall() if cursor.description else []
 
     async def until_someone_waits(self, number: int = 1) -> None:
         """Wait until so many sessions wait for a lock."""

@@ -17,8 +17,10 @@ from tests.integration.transactions.operations import LIVE, OPERATIONS, Scene
 from tests.support.history import opened
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 TURN_ROUND = """
-CREATE TEMPORARY TABLE kept AS SELECT * FROM {0};
+CREATE TEMPORARY TABLE kept ON COMMIT DROP AS SELECT * FROM {0};
 DELETE FROM {0};
 INSERT INTO {0} SELECT * FROM kept ORDER BY id DESC
 """

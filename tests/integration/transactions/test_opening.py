@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from mutirao.sql.connections.engines import Engines
+from tests.support.waiting import until
 
 LIMIT = 30.0  # seconds
 
@@ -57,3 +58,5 @@ async def test_whoever_waits_is_cancelled(
     await engines.close()
     with pytest.raises(sqlite3.ProgrammingError, match="closed"):
         opened[0].execute("SELECT 1")
+    # Its thread tells the loop that it has closed it, which must be there to hear that.
+    await until(lambda: not any("connection_worker" in each.name for each in threading.enumerate()))

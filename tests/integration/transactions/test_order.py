@@ -25,9 +25,11 @@ from tests.integration.transactions.kit import Others
 from tests.support.history import opened
 from tests.support.waiting import soon
 
+pytestmark = pytest.mark.usefixtures("patient")
+
 NUMBER = 9
 TURN_ROUND = """
-CREATE TEMPORARY TABLE kept AS SELECT * FROM mutirao_live;
+CREATE TEMPORARY TABLE kept ON COMMIT DROP AS SELECT * FROM mutirao_live;
 DELETE FROM mutirao_live;
 INSERT INTO mutirao_live SELECT * FROM kept ORDER BY id DESC
 """

@@ -21,7 +21,7 @@ from playwright.sync_api import Browser, Page, expect
 
 from mutirao import Mutirao
 from mutirao.model.jobs.job import NewJob
-from tests.support.browsing import chromium, dashboard_of
+from tests.support.browsing import LONG, chromium, dashboard_of
 from tests.support.dashboard import Shop
 
 WIDE, NARROW = {"width": 1440, "height": 900}, {"width": 320, "height": 640}
@@ -84,7 +84,7 @@ def opened(browser: Browser, url: str) -> Iterator[Any]:
 
     def open_page(**options: Any) -> Watched:
         context = browser.new_context(base_url=url, **{"locale": "en-GB", **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(LONG)
         contexts.append(context)
         return Watched(context.new_page())
 

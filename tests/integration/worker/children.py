@@ -123,7 +123,7 @@ def is_gone(pid: int) -> bool:
 SIGNS = 8
 
 
-@app.task(process=True, retry=Retry.fixed(2, interval=0), stall_timeout=0.4)
+@app.task(process=True, retry=Retry.fixed(2, interval=0), stall_timeout=1.5)
 def mumble(job: Job, path: str) -> None:
     """Give signs of life for longer than silence may last, then fall silent; the second time end.
 
@@ -135,4 +135,4 @@ def mumble(job: Job, path: str) -> None:
         if Path(path).stat().st_size == SIGNS:
             sleep(3_600)
         job.alive()
-        sleep(0.1)
+        sleep(0.3)

@@ -28,11 +28,11 @@ async def test_a_silent_coroutine_is_cut_and_retried(app: Mutirao) -> None:
     """One that tells how far it is goes on, for longer than it may be silent."""
     received: list[int] = []
 
-    @app.task(retry=AGAIN, stall_timeout=0.2)
+    @app.task(retry=AGAIN, stall_timeout=0.5)
     async def encode(job: Job) -> None:
         for received[job.attempt - 1 :] in ([step] for step in range(5)):
             job.progress(received[-1]) if received[-1] % 2 else job.alive()
-            await asyncio.sleep(0.06)
+            await asyncio.sleep(0.15)
         if job.attempt == 1:
             await asyncio.Event().wait()
 
@@ -41,7 +41,7 @@ async def test_a_silent_coroutine_is_cut_and_retried(app: Mutirao) -> None:
     assert outcomes(job) == ["retried", "succeeded"]
     assert received == [4, 4]
     assert job.attempts[0].error_type == "AttemptStalled"
-    assert "no sign of life for its stall_timeout of 0.2 s" in (job.attempts[0].error or "")
+    assert "no sign of life for its stall_timeout of 0.5 s" in (job.attempts[0].error or "")
 
 
 async def test_a_silent_thread_is_fenced(app: Mutirao) -> None:
@@ -49,7 +49,7 @@ async def test_a_silent_thread_is_fenced(app: Mutirao) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
 
-    @app.task(retry=AGAIN, stall_timeout=0.1)
+    @app.task(retry=AGAIN, stall_timeout=0.5)  # enough for the second attempt, on a busy machine
     def hang(job: Job) -> None:
         while job.attempt == 1 and not job.cancelled:
             pass
@@ -107,7 +107,7 @@ async def test_what_a_probe_finds_ends_the_attempt(
     """Failed work is retried, with a signal it ends as that says, and silence is cut."""
     caplog.set_level(logging.CRITICAL, "mutirao")
 
-    @app.task(retry=Retry.fixed(3, interval=0), stall_timeout=0.1)
+    @app.task(retry=Retry.fixed(3, interval=0), stall_timeout=1)  # enough to ask the probe once
     async def encode(job: Job) -> int:
         return job.attempt
 

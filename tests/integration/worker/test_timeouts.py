@@ -192,7 +192,7 @@ async def test_a_thread_is_given_up(app: Mutirao, caplog: pytest.LogCaptureFixtu
     """It is reported as stuck and its job retried; its slot counts as lost until it returns."""
     enough, returned = threading.Event(), threading.Event()
 
-    @app.task(retry=AGAIN, timeout=0.1)
+    @app.task(retry=AGAIN, timeout=0.5)  # enough for the second attempt, on a busy machine
     def slow(job: Job) -> None:
         if job.attempt == 1:
             enough.wait(100)
@@ -222,7 +222,7 @@ async def test_other_slots_go_on_beside_a_stuck_one(app: Mutirao) -> None:
     """One of two is lost, the job is retried in the other."""
     enough = threading.Event()
 
-    @app.task(retry=AGAIN, timeout=0.1)
+    @app.task(retry=AGAIN, timeout=0.5)  # enough for the second attempt, on a busy machine
     def slow(job: Job) -> None:
         if job.attempt == 1:
             enough.wait(100)
@@ -253,7 +253,7 @@ async def test_a_late_result_of_a_thread(app: Mutirao, late: str) -> None:
 
     loop = asyncio.get_running_loop()
     async with working(app, concurrency=2, heartbeat=0.05, expiry=60):
-        id = slow.using(timeout=1).enqueue().id
+        id = slow.using(timeout=3).enqueue().id  # for which the second attempt may be held
         await soon(second.wait())
         enough.set()
         await until_stuck(app, 0)
@@ -288,7 +288,7 @@ async def test_a_late_transaction_of_a_thread(app: Mutirao, before: str) -> None
     loop = asyncio.get_running_loop()
     make_table(app)
     wait = 3600 if before == "the retry" else 0
-    slow_once = app.task(name="x", retry=Retry.fixed(2, interval=wait), timeout=1)(slow.function)
+    slow_once = app.task(name="x", retry=Retry.fixed(2, interval=wait), timeout=3)(slow.function)
     async with working(app, concurrency=2, heartbeat=0.05, expiry=60):
         id = slow_once.enqueue().id
         job = await until_attempts(app, id, 1) if wait else None
@@ -322,7 +322,7 @@ async def test_a_process_is_killed(app: Mutirao, tmp_path: Path) -> None:
     children.register(app)
     path = tmp_path / "pid"
     async with working(app, concurrency=1):
-        id = app.submit(children.hang_once.using(timeout=0.2).job(str(path))).id
+        id = app.submit(children.hang_once.using(timeout=1).job(str(path))).id
         job = await ended(app, id)
         assert outcomes(job) == ["retried", "succeeded"]
         assert job.attempts[0].error_type == "AttemptTimeout"

@@ -66,7 +66,7 @@ if child:
 
 def test_forks_have_copies() -> None:
     """Of what was there; then each has its own."""
-    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FORKS], check=True, timeout=250)
 
 
 def test_an_old_sqlite(monkeypatch: pytest.MonkeyPatch) -> None:
