@@ -10,7 +10,7 @@ from benchmarks.figures import Cost, Figures, Quantiles, prefixed
 from benchmarks.ground import ground
 from benchmarks.load import Load
 from benchmarks.spent import measured
-from mutirao.engine.claiming.lanes import LaneBook
+from mutirao.engine.claiming.lane_positions import LaneBook
 from mutirao.model.jobs.job import NewWorker
 from mutirao.model.jobs.outcome import SUCCEEDED, Settlement
 from mutirao.ports import Store

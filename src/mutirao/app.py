@@ -61,7 +61,7 @@ if TYPE_CHECKING:
     from mutirao.client.schedules import Schedules
     from mutirao.client.subscriptions import Subscriptions
     from mutirao.engine.settings import WorkerTerms
-    from mutirao.engine.workers.lifespan import Lifespan
+    from mutirao.engine.workers.web_lifespan import Lifespan
     from mutirao.model.brokers.foreign import Decode
     from mutirao.model.findings import Finding
     from mutirao.model.schedules.schedule import Terms
@@ -473,7 +473,9 @@ class Mutirao(
                 f"lifespan() was given {', '.join(settings)} and no worker; say worker=True, of"
                 " which these are settings"
             )
-        from mutirao.engine.workers.lifespan import Lifespan  # the engine, which only workers need
+        from mutirao.engine.workers.web_lifespan import (
+            Lifespan,  # the engine, which only workers need
+        )
 
         return Lifespan(self.worker(**settings) if worker else None, self._close_all)
 

@@ -36,14 +36,14 @@ if TYPE_CHECKING:
 
     from mutirao.client.limits import Limits
     from mutirao.client.schedules import Schedules
-    from mutirao.engine.brokers.carried import CarriedQueues
-    from mutirao.engine.measuring import Listeners
+    from mutirao.engine.brokers.carried_queues import CarriedQueues
+    from mutirao.engine.measurement_listeners import Listeners
     from mutirao.engine.settings import RelayTerms, WorkerSettings, WorkerTerms
     from mutirao.engine.workers.broker_queues import BrokerWorker
     from mutirao.engine.workers.database import Worker
     from mutirao.engine.workers.embedded import EmbeddedWorker
     from mutirao.engine.workers.lifecycle import Service
-    from mutirao.engine.workers.shared import Shared
+    from mutirao.engine.workers.shared_slots import Shared
     from mutirao.model.brokers.foreign import Decode
     from mutirao.model.limits.limits import Rule
     from mutirao.model.schedules.schedule import Schedule
@@ -268,7 +268,7 @@ class Workers:
         return Home(name, partial(self._tenants.open, budget=budget))
 
     def _make_worker(self, settings: WorkerSettings) -> Service:
-        from mutirao.engine.measuring import heard
+        from mutirao.engine.measurement_listeners import heard
         from mutirao.engine.workers.checks import refuse_patched
 
         refuse_patched()
@@ -281,7 +281,7 @@ class Workers:
             return self._make_sql_worker(settings, None, listeners)
         from mutirao.engine.workers.broker_queues import served_alone
         from mutirao.engine.workers.combined import CombinedWorker
-        from mutirao.engine.workers.shared import Shared
+        from mutirao.engine.workers.shared_slots import Shared
 
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
@@ -304,7 +304,7 @@ class Workers:
 
         A default here would delete what the workers' settings keep.
         """
-        from mutirao.engine.brokers.carried import check_doorbells_per_message
+        from mutirao.engine.brokers.carried_queues import check_doorbells_per_message
         from mutirao.engine.settings import WorkerSettings
 
         check_doorbells_per_message(together)
@@ -333,8 +333,8 @@ class Workers:
         listeners: Listeners | None,
     ) -> BrokerWorker:
         from mutirao.client.kept_schedules import kept_schedules
+        from mutirao.engine.workers.app_declarations import Code
         from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker
-        from mutirao.engine.workers.code import Code
 
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
         queues = BrokerQueues(carried, self.decoders, kept)
@@ -356,7 +356,7 @@ class Workers:
         """Return the worker of the database, or of several; `queues`: if it only relays."""
         budget = Budget(settings.connections) if settings.connections else None
         if self._databases is not None:
-            from mutirao.engine.workers.fleet import Fleet
+            from mutirao.engine.workers.several_databases import Fleet
 
             make = partial(self._make_member, settings, budget, listeners)
             check, names = partial(self._check, settings), partial(named, budget=budget)
@@ -373,7 +373,7 @@ class Workers:
         return self._worker_of(store, notifier, settings, home, queues, shared, listeners)
 
     def _make_relay(self, settings: WorkerSettings, together: int) -> Service:
-        from mutirao.engine.measuring import heard
+        from mutirao.engine.measurement_listeners import heard
 
         queues = self._queues(settings, together)
         listeners = heard([*self._measured_by, *_ports(settings)])
@@ -405,7 +405,7 @@ class Workers:
         shared: Shared | None,
         listeners: Listeners | None,
     ) -> Worker:
-        from mutirao.engine.workers.code import Code
+        from mutirao.engine.workers.app_declarations import Code
         from mutirao.engine.workers.database import Worker
 
         tasks = self._tasks
@@ -446,7 +446,7 @@ class Workers:
 
     def _queues(self, settings: WorkerSettings, relayed: int = 0) -> CarriedQueues:
         """Return the carried queues; `relayed`: in so many doorbells at once, and nothing else."""
-        from mutirao.engine.brokers.carried import CarriedQueues
+        from mutirao.engine.brokers.carried_queues import CarriedQueues
 
         carried = self._carried(settings)
         return CarriedQueues(carried, True, relayed) if relayed else CarriedQueues(carried)

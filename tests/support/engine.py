@@ -5,16 +5,16 @@ programs that tests start import from it as it is; `tests/unit/test_rooms.py` re
 Modules are here where a test sets or reads constants of theirs.
 """
 
-from mutirao.engine.brokers import comparison, doorbells, schedule_tokens
+from mutirao.engine.brokers import doorbells, schedule_tokens, setup_differences
 from mutirao.engine.brokers.relay import duty_of
-from mutirao.engine.calls import child_protocol, processes, resources
+from mutirao.engine.calls import child_protocol, handler_damage, processes
 from mutirao.engine.calls.attempt import Running
+from mutirao.engine.calls.handler_damage import NotStarted
 from mutirao.engine.calls.processes import ProcessDied, Processes, ProcessFailed
 from mutirao.engine.calls.progress import ProgressWriter
-from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
-from mutirao.engine.claiming import lost_claims, producer, wakeups
-from mutirao.engine.claiming.lanes import LaneBook
+from mutirao.engine.claiming import producer, unanswered_claims, wakeups
+from mutirao.engine.claiming.lane_positions import LaneBook
 from mutirao.engine.claiming.wakeups import SELDOM, WINDOW_SECONDS, Hearing
 from mutirao.engine.dispatch import dispatcher
 from mutirao.engine.dispatch.admission import MOST_LOGGED, ServedTasks
@@ -24,16 +24,16 @@ from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.duties.housekeeping import Housekeeping
 from mutirao.engine.duties.schedules import MAX_SCHEDULES_PER_BATCH, Scheduler
 from mutirao.engine.loops import Health, LoopHealth
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.engine.workers import broker_queues, database, process
 from mutirao.engine.workers.checks import refuse_patched
 from mutirao.engine.workers.embedded import EmbeddedWorker
-from mutirao.engine.workers.fleet import Fleet
 from mutirao.engine.workers.lifecycle import Service
+from mutirao.engine.workers.newer_workers import VersionAnnouncer, VersionWatch
 from mutirao.engine.workers.process import STOP_MARGIN
-from mutirao.engine.workers.upgrades import VersionAnnouncer, VersionWatch
+from mutirao.engine.workers.several_databases import Fleet
 
 __all__ = [
     "LOST_RUNS_OF_SUSPECT",
@@ -70,17 +70,17 @@ __all__ = [
     "WorkerRow",
     "broker_queues",
     "child_protocol",
-    "comparison",
     "database",
     "dispatcher",
     "doorbells",
     "duty_of",
-    "lost_claims",
+    "handler_damage",
     "process",
     "processes",
     "producer",
     "refuse_patched",
-    "resources",
     "schedule_tokens",
+    "setup_differences",
+    "unanswered_claims",
     "wakeups",
 ]

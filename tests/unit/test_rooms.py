@@ -31,7 +31,11 @@ PROGRAM = ("mutirao.app", "mutirao.workers", "mutirao.engine.workers.database")
 LEFT_OUT = {
     *("cli", "federation", "hub", "integrations", "telemetry", "testing", "transports", "web"),
     *("webhooks", "notifiers.hub", "notifiers.hub_client", "engine.brokers.consumer"),
-    *("engine.brokers.doorbells", "engine.brokers.schedule_tokens", "engine.workers.fleet"),
+    *(
+        "engine.brokers.doorbells",
+        "engine.brokers.schedule_tokens",
+        "engine.workers.several_databases",
+    ),
 }
 
 # Folders with more files, and with how many.

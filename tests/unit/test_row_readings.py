@@ -34,7 +34,7 @@ MAY_READ = {
     "model/schedules/token.py": "a message of a broker: what fails is buried",
     "engine/calls/child.py": "what the worker tells its own child process",
     "engine/calls/processes.py": "what a child process tells its worker",
-    "engine/workers/upgrades.py": "what another worker tells through a broker",
+    "engine/workers/newer_workers.py": "what another worker tells through a broker",
     "sql/statements/subscriptions.py": "the types of options that were read: it fails one alone",
     "hub/protocol.py": "what is told to a hub",
     "integrations/django/admin/named_pages.py": "what somebody typed into a form",

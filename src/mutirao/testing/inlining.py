@@ -14,7 +14,7 @@ from sqlalchemy import ColumnElement, Connection, Text, bindparam, select, type_
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch import attempt_log
-from mutirao.engine.dispatch.probes import until_done
+from mutirao.engine.dispatch.external_work import until_done
 from mutirao.log import naming_job
 from mutirao.model.graphs.graph_plan import Plan
 from mutirao.model.jobs.graph_flags import TAKES_RESULTS, flags_of

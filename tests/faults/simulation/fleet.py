@@ -22,7 +22,7 @@ from mutirao.engine.claiming import producer
 from mutirao.engine.dispatch import executor
 from mutirao.engine.liveness.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.code import Code
+from mutirao.engine.workers.app_declarations import Code
 from mutirao.engine.workers.database import Worker
 from mutirao.model.jobs.job import NewJob, Wake
 from tests.faults.simulation.faults import Handle, Weather

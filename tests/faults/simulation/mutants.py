@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 
 from mutirao.engine.calls import outcomes
-from mutirao.engine.claiming.lost_claims import LostClaims
 from mutirao.engine.claiming.producer import Producer
+from mutirao.engine.claiming.unanswered_claims import LostClaims
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch
 from mutirao.engine.dispatch import executor
 from mutirao.engine.dispatch.dispatcher import Dispatcher

@@ -13,7 +13,7 @@ import pytest
 from mutirao.engine.settings import WorkerSettings, identity
 from tests.faults.simulation.fleet import patched
 from tests.faults.simulation.world import World
-from tests.support.engine import LoopHealth, WorkerRow, lost_claims
+from tests.support.engine import LoopHealth, WorkerRow, unanswered_claims
 
 NOBODY: Any = SimpleNamespace(holds=set, unsettled=set)  # a dispatcher that knows of no job
 
@@ -52,7 +52,7 @@ def in_doubt(claimed_at: float, takes: float = 0.0, claims_until: float = 0.0) -
         await claiming.acquire()
         asyncio.get_running_loop().call_later(claims_until, claiming.release)
         row = WorkerRow(server, identity(WorkerSettings(), ""), 1)
-        holdings = lost_claims.LostClaims(row, NOBODY, claiming, 5.0)
+        holdings = unanswered_claims.LostClaims(row, NOBODY, claiming, 5.0)
         holdings.doubt()
         await holdings.run(LoopHealth("holdings", 1_000.0))
 

@@ -16,7 +16,7 @@ from mutirao import Mutirao
 from mutirao.errors import TransportUnavailable
 from mutirao.model.brokers.message import Mode
 from mutirao.transports.rabbitmq import RabbitMQ
-from tests.support.engine import comparison
+from tests.support.engine import setup_differences
 from tests.support.rabbitmq import RabbitServer, emptied
 from tests.support.waiting import until
 
@@ -62,7 +62,7 @@ async def test_a_queue_that_is_otherwise(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """It is served, and what differs is told once, with what to do."""
-    monkeypatch.setattr(comparison, "AFTER", 0.0)
+    monkeypatch.setattr(setup_differences, "AFTER", 0.0)
     theirs = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=3)
     ours = RabbitMQ(rabbit.url(), prefix="differently", delivery_limit=4, mode=mode)
     app = Mutirao(lite_url, transports={"mail": ours, "video": ours})

@@ -14,7 +14,7 @@ from mutirao.errors import StoreUnavailable
 from mutirao.sql.store.jobs import SqlStore
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import ended, outcomes, working
-from tests.support.engine import lost_claims
+from tests.support.engine import unanswered_claims
 from tests.support.waiting import soon, until
 
 pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
@@ -116,7 +116,7 @@ async def test_a_claim_that_is_committed_late(
     @forgetful.task
     async def step() -> None: ...
 
-    monkeypatch.setattr(lost_claims, "REPEATED_AFTER", (0.05, 0.1, 1.0, 5.0))
+    monkeypatch.setattr(unanswered_claims, "REPEATED_AFTER", (0.05, 0.1, 1.0, 5.0))
     forget(forgetful, "late")
     await forgetful.aenqueue_many([step.job() for _ in range(20)])
     async with working(forgetful):

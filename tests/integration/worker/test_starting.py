@@ -20,7 +20,7 @@ from mutirao import JobRecord, JobState, Mutirao, NewJob
 from mutirao.errors import HandlersCannotStart
 from tests.integration.worker import unruly
 from tests.integration.worker.kit import until_state, working
-from tests.support.engine import resources
+from tests.support.engine import handler_damage
 from tests.support.waiting import DEADLINE, soon, until
 
 ROOT = Path(__file__).parents[3]
@@ -118,7 +118,7 @@ async def test_a_system_that_gives_none(
     app: Mutirao, monkeypatch: pytest.MonkeyPatch, kind: Any, refuse: Any, message: str
 ) -> None:
     """An embedded worker ends, and says so; coroutines ran, and no attempt was counted."""
-    monkeypatch.setattr(resources, "LIMIT", 0.2)
+    monkeypatch.setattr(handler_damage, "LIMIT", 0.2)
     app.register(unruly.pid)
 
     @app.task
@@ -167,7 +167,7 @@ async def test_a_system_that_gives_some_again(
 def test_refusals_long_ago() -> None:
     """Few of them say nothing, and none after a start."""
     now = [0.0]
-    starts = resources.Starts("thread", lambda: now[0])
+    starts = handler_damage.Starts("thread", lambda: now[0])
     starts.refused("full")
     now[0] = 1000.0
     starts.refused("full")
@@ -176,7 +176,7 @@ def test_refusals_long_ago() -> None:
     for _ in range(3):
         starts.refused("full")
     starts.check()
-    now[0] += resources.LIMIT
+    now[0] += handler_damage.LIMIT
     with pytest.raises(HandlersCannotStart, match=r"3 times in a row: full\."):
         starts.check()
     starts.given()

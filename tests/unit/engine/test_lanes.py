@@ -8,7 +8,7 @@ from math import inf
 import pytest
 from hypothesis import given, strategies as st
 
-from mutirao.engine.claiming.lanes import (
+from mutirao.engine.claiming.lane_positions import (
     FEW_LANES,
     LIVELY_SECONDS,
     MAX_DUE_TIMES_PER_LANE,

@@ -10,7 +10,7 @@ import pytest
 from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.shared_slots import Shared
 
 SETTINGS = WorkerSettings(grace=7.0)
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.engine.calls.resources import write_whole_lines
+from mutirao.engine.calls.handler_damage import write_whole_lines
 
 
 class Pipe(io.RawIOBase):

@@ -27,7 +27,7 @@ from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS, Executor
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry, forever
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.errors import SettlingFailed, TransportError
 from mutirao.log import log

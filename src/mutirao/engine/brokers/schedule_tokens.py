@@ -19,8 +19,8 @@ from typing import Any
 from uuid import uuid4
 
 from mutirao.aio import end_tasks, wait_for
+from mutirao.engine.brokers.next_schedule_token import Loop, end_timer, forget, message_of, settled
 from mutirao.engine.brokers.redelivered import CUT_LATELY
-from mutirao.engine.brokers.schedule_phases import Loop, end_timer, forget, message_of, settled
 from mutirao.errors import DeliveryLost, TransportError, TransportMismatch
 from mutirao.log import log
 from mutirao.model.brokers.message import Bury, Delivery, Message, Settling

@@ -17,7 +17,7 @@ from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import LoopRetry
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.errors import (
     DeliveryLost,
     StoreError,

@@ -38,9 +38,9 @@ from mutirao.engine.calls.child_protocol import (
     Order,
     packed,
 )
+from mutirao.engine.calls.handler_damage import mend_standard_streams, write_whole_lines
 from mutirao.engine.calls.main_script import Main
 from mutirao.engine.calls.progress import WRITE_INTERVAL, report_of
-from mutirao.engine.calls.resources import mend_standard_streams, write_whole_lines
 from mutirao.engine.calls.spawning import end_with_group, lead_group
 from mutirao.engine.calls.task_lookup import find_task
 from mutirao.errors import InvalidArguments, WrongState

@@ -38,9 +38,9 @@ from mutirao.engine.calls.child_protocol import (
     InvalidMessage,
     packed,
 )
+from mutirao.engine.calls.handler_damage import Starts, mend_directory, mend_standard_streams
 from mutirao.engine.calls.main_script import Main
 from mutirao.engine.calls.progress import Report as ProgressReport
-from mutirao.engine.calls.resources import Starts, mend_directory, mend_standard_streams
 from mutirao.engine.calls.spawning import ChildProcess
 from mutirao.engine.calls.task_lookup import order_for
 from mutirao.engine.calls.threads import Threads

@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from mutirao.engine.calls.resources import Starts
+from mutirao.engine.calls.handler_damage import Starts
 
 log = logging.getLogger("mutirao")
 

@@ -13,15 +13,15 @@ from time import monotonic
 from typing import Protocol
 
 from mutirao.aio import wait_for
-from mutirao.engine.claiming.lanes import LaneBook, many_lanes_noted
-from mutirao.engine.claiming.lost_claims import LostClaims, Runs
+from mutirao.engine.claiming.lane_positions import LaneBook, many_lanes_noted
+from mutirao.engine.claiming.unanswered_claims import LostClaims, Runs
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
 from mutirao.engine.dispatch.admission import ServedTasks
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log

@@ -1,7 +1,7 @@
 """Gives back claimed jobs that this worker cannot run, or cannot run now."""
 
 from mutirao.engine.calls import outcomes
-from mutirao.engine.claiming.lost_claims import LostClaims
+from mutirao.engine.claiming.unanswered_claims import LostClaims
 from mutirao.engine.dispatch.admission import ServedTasks, SuspectTurn
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT

@@ -12,12 +12,12 @@ from typing import Any
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Finished, Running
+from mutirao.engine.calls.handler_damage import NotStarted
 from mutirao.engine.calls.processes import Processes
-from mutirao.engine.calls.resources import NotStarted
 from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.attempt_log import JobLog
 from mutirao.engine.dispatch.effective_options import EffectiveOptionsByTask
-from mutirao.engine.dispatch.probes import until_done
+from mutirao.engine.dispatch.external_work import until_done
 from mutirao.errors import InvalidArguments, StoreUnavailable
 from mutirao.log import log
 from mutirao.model.jobs.claim import UnfitClaim

@@ -12,7 +12,7 @@ from inspect import isawaitable
 from typing import Any, NamedTuple, Protocol
 
 from mutirao.engine.calls.attempt import Running
-from mutirao.engine.calls.resources import NotStarted
+from mutirao.engine.calls.handler_damage import NotStarted
 from mutirao.engine.calls.threads import ThreadCall, Threads
 from mutirao.engine.dispatch.executor import Executor
 from mutirao.model.jobs.outcome import Outcome

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from mutirao.engine.loops import LoopHealth, LoopRetry, forever
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.worker_row import WorkerRow
 from mutirao.log import log

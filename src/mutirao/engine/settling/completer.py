@@ -13,7 +13,7 @@ from time import monotonic
 from mutirao.engine.calls.attempt import Finished
 from mutirao.engine.dispatch import attempt_log
 from mutirao.engine.loops import MAX_REST, LoopHealth, LoopRetry
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.settling.one_by_one import Fail, OneByOne, is_splittable
 from mutirao.engine.worker_row import WorkerRow

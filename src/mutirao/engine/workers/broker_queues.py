@@ -13,11 +13,11 @@ from math import inf
 from time import monotonic
 from typing import Any, NamedTuple, NoReturn
 
-from mutirao.engine.brokers.comparison import comparisons
 from mutirao.engine.brokers.consumer import ConsumedQueue, Handlers, Receiver, Source
 from mutirao.engine.brokers.decoding import Reader
 from mutirao.engine.brokers.schedule_tokens import ScheduleSource
 from mutirao.engine.brokers.settling import LateStore, Write
+from mutirao.engine.brokers.setup_differences import comparisons
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.dispatch.attempt_events import EventLog, attempts_log
@@ -26,11 +26,11 @@ from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
 from mutirao.engine.loops import Health, LoopHealth, Loops
 from mutirao.engine.settings import WorkerSettings, worker_name
+from mutirao.engine.workers.app_declarations import Code
 from mutirao.engine.workers.checks import check_tasks, check_waits
-from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared import Shared
-from mutirao.engine.workers.upgrades import VersionAnnouncer
+from mutirao.engine.workers.newer_workers import VersionAnnouncer
+from mutirao.engine.workers.shared_slots import Shared
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,

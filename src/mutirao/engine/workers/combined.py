@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mutirao.engine.loops import Health, LoopHealth
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.shared_slots import Shared
 
 
 class CombinedWorker(Service):

@@ -11,7 +11,7 @@ from functools import partial
 from time import monotonic
 from typing import Any
 
-from mutirao.engine.brokers.carried import Carried, CarriedQueues
+from mutirao.engine.brokers.carried_queues import Carried, CarriedQueues
 from mutirao.engine.calls import outcomes
 from mutirao.engine.calls.attempt import Running
 from mutirao.engine.calls.progress import ProgressWriter
@@ -30,10 +30,10 @@ from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, LoopHealth, Loops, withi
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.worker_row import WorkerRow
+from mutirao.engine.workers.app_declarations import Code
 from mutirao.engine.workers.checks import cause_of, check_tasks
-from mutirao.engine.workers.code import Code
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.shared_slots import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake

@@ -9,9 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 
 from mutirao.engine.loops import Health, LoopHealth
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.shared_slots import Shared
 from mutirao.ports.measurements import WorkerCondition, WorkerLoad
 
 

@@ -14,7 +14,7 @@ from math import inf
 from time import monotonic
 
 from mutirao.aio import first_of
-from mutirao.engine.calls.resources import mend_standard_streams, write_whole_lines
+from mutirao.engine.calls.handler_damage import mend_standard_streams, write_whole_lines
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.service_manager import STOPPING, ServiceManager
 from mutirao.errors import (

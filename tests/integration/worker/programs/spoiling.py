@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 from mutirao import Mutirao
-from mutirao.engine.calls import resources
+from mutirao.engine.calls import handler_damage
 
 app = Mutirao(sys.argv[1] if len(sys.argv) > 1 else "sqlite:///never-opened.db")
 
@@ -44,7 +44,7 @@ def apart() -> list[bool]:
 
 def main() -> int:
     """Run the worker until a signal, or its end."""
-    resources.LIMIT = 0.5
+    handler_damage.LIMIT = 0.5
     logging.basicConfig(level=logging.INFO, filename=sys.argv[2])
     return app.run_worker(concurrency=2, poll=0.1)
 

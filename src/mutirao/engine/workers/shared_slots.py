@@ -5,7 +5,7 @@ from mutirao.engine.calls.threads import Threads
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.upgrades import VersionWatch
+from mutirao.engine.workers.newer_workers import VersionWatch
 from mutirao.log import log
 
 

@@ -18,7 +18,7 @@ from mutirao.engine.loops import MAX_REST, Health, LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared import Shared
+from mutirao.engine.workers.shared_slots import Shared
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,

@@ -114,7 +114,7 @@ class Carried:
         """Return comparisons of its brokers with what its queues need, by name; to be awaited."""
         if not self._transports:
             return iter(())
-        from mutirao.engine.brokers.comparison import comparisons
+        from mutirao.engine.brokers.setup_differences import comparisons
 
         began = {queue: each.began for queue, each in self._doorbells.items()}
         return comparisons(self._transports, began)

@@ -1,10 +1,10 @@
-"""The declarations of an application's code, as its workers need them."""
+"""The application code that a worker needs: tasks, middleware, schedules, limits, listeners."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mutirao.engine.measuring import Listeners
+from mutirao.engine.measurement_listeners import Listeners
 from mutirao.model.limits.limits import Rule
 from mutirao.model.schedules.schedule import Schedule
 from mutirao.tasks.around.middleware import AttemptMiddleware
