@@ -14,7 +14,7 @@ from tests.support.engine import process
 from tests.support.reference_pages import pages
 
 ROOT = Path(__file__).parents[2]
-ORDEAL = ROOT / "tests" / "acceptance" / "ordeal"
+ORDEAL = ROOT / "tests" / "faults" / "ordeal"
 
 
 @pytest.mark.parametrize("page", ["settings", "metrics"])

@@ -358,7 +358,7 @@ async def test_a_stopped_worker_leaves_it_at_once(
     shop: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What it holds is the next one's, which does not have to look for it again later."""
-    monkeypatch.setattr("mutirao.engine.brokers.schedule_tokens.LOOK_EVERY", 3600.0)
+    monkeypatch.setattr(schedule_tokens, "LOOK_EVERY", 3600.0)
     old, new = asyncio.Event(), asyncio.Event()
 
     def declare(app: Mutirao, began: asyncio.Event) -> None:
