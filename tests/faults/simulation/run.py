@@ -356,6 +356,7 @@ def contained(*, log: bool = False) -> Iterator[None]:
     logger = logging.getLogger("mutirao")
     before, logger.disabled = logger.disabled, not log
     hook = sys.unraisablehook
+    was_frozen = gc.get_freeze_count() > 0
     gc.disable()  # nobody's code is to run when something is collected
     gc.freeze()  # and then only what is of this world is looked at
     try:
@@ -365,7 +366,8 @@ def contained(*, log: bool = False) -> Iterator[None]:
         gc.enable()
         for _ in range(4):  # what is closed leaves more behind
             gc.collect()
-        gc.unfreeze()
+        if not was_frozen:
+            gc.unfreeze()
         logger.disabled, sys.unraisablehook = before, hook
 
 

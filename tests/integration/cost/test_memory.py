@@ -98,12 +98,14 @@ class Line:
 @pytest.fixture(autouse=True)
 def without_collections() -> Iterator[None]:
     """Let nothing be collected but when it is asked for."""
+    was_frozen = gc.get_freeze_count() > 0
     gc.collect()
     gc.freeze()
     gc.disable()
     yield
     gc.enable()
-    gc.unfreeze()
+    if not was_frozen:
+        gc.unfreeze()
 
 
 def claims(task: str, count: int) -> list[Claim]:
