@@ -43,7 +43,7 @@ if TYPE_CHECKING:
     from mutirao.engine.workers.database import Worker
     from mutirao.engine.workers.embedded import EmbeddedWorker
     from mutirao.engine.workers.lifecycle import Service
-    from mutirao.engine.workers.shared_slots import Shared
+    from mutirao.engine.workers.shared_slots import SharedSlots
     from mutirao.model.brokers.foreign import Decode
     from mutirao.model.limits.limits import Rule
     from mutirao.model.schedules.schedule import Schedule
@@ -281,7 +281,7 @@ class Workers:
             return self._make_sql_worker(settings, None, listeners)
         from mutirao.engine.workers.broker_queues import served_alone
         from mutirao.engine.workers.combined import CombinedWorker
-        from mutirao.engine.workers.shared_slots import Shared
+        from mutirao.engine.workers.shared_slots import SharedSlots
 
         carried = served_alone(self.transports, settings, self._tasks)
         if carried and self._databases is not None:
@@ -294,7 +294,7 @@ class Workers:
         if settings.queues is not None and {*settings.queues} == carried.keys():
             _check_can_hear(settings, carried)
             return self._carrying(carried, settings, None, listeners)
-        shared = Shared(settings)
+        shared = SharedSlots(settings)
         worker = self._make_sql_worker(settings, shared, listeners)
         carrying = self._carrying(carried, settings, shared, listeners)
         return CombinedWorker(worker, carrying, shared)
@@ -329,16 +329,16 @@ class Workers:
         self,
         carried: Mapping[str, Transport],
         settings: WorkerSettings,
-        shared: Shared | None,
+        shared: SharedSlots | None,
         listeners: Listeners | None,
     ) -> BrokerWorker:
         from mutirao.client.kept_schedules import kept_schedules
-        from mutirao.engine.workers.app_declarations import Code
+        from mutirao.engine.workers.app_declarations import AppDeclarations
         from mutirao.engine.workers.broker_queues import BrokerQueues, BrokerWorker
 
         kept = kept_schedules(self.schedules.declared(), carried, settings.tasks)
         queues = BrokerQueues(carried, self.decoders, kept)
-        code = Code(self._tasks, self._around_attempt, listeners=listeners)
+        code = AppDeclarations(self._tasks, self._around_attempt, listeners=listeners)
         return BrokerWorker(queues, code, settings, self._write_late, shared)
 
     async def _write_late(self, job: NewJob) -> int:
@@ -349,7 +349,7 @@ class Workers:
     def _make_sql_worker(
         self,
         settings: WorkerSettings,
-        shared: Shared | None,
+        shared: SharedSlots | None,
         listeners: Listeners | None,
         queues: CarriedQueues | None = None,
     ) -> Service:
@@ -385,7 +385,7 @@ class Workers:
         budget: Budget | None,
         listeners: Listeners | None,
         url: str,
-        shared: Shared,
+        shared: SharedSlots,
     ) -> Worker:
         """Return the worker of one of several databases."""
         store = self._sql_store.elsewhere(url, KEPT_OF_EACH, within=settings.call_limit)
@@ -402,10 +402,10 @@ class Workers:
         settings: WorkerSettings,
         home: Home,
         queues: CarriedQueues,
-        shared: Shared | None,
+        shared: SharedSlots | None,
         listeners: Listeners | None,
     ) -> Worker:
-        from mutirao.engine.workers.app_declarations import Code
+        from mutirao.engine.workers.app_declarations import AppDeclarations
         from mutirao.engine.workers.database import Worker
 
         tasks = self._tasks
@@ -421,7 +421,7 @@ class Workers:
             tasks = {**sending.tasks(cast("TopicApp", self)), **tasks}
             limits = partial(_both, limits, sending.limits)
         around, its = self._around_attempt, version("mutirao")
-        code = Code(tasks, around, self._schedules_in_sql, limits, its, listeners)
+        code = AppDeclarations(tasks, around, self._schedules_in_sql, limits, its, listeners)
         worker = Worker(store, notifier, code, settings, home, queues, shared)
         worker.at_close += [sending.aclose] if sending else []
         return worker

@@ -22,7 +22,7 @@ from mutirao.engine.claiming import producer
 from mutirao.engine.dispatch import executor
 from mutirao.engine.liveness.heartbeat import Heartbeat
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.app_declarations import Code
+from mutirao.engine.workers.app_declarations import AppDeclarations
 from mutirao.engine.workers.database import Worker
 from mutirao.model.jobs.job import NewJob, Wake
 from tests.faults.simulation.faults import Handle, Weather
@@ -167,7 +167,7 @@ class Fleet:
             self.store, self.weather, process, self.notices.notify, SETTINGS.call_limit
         )
         app = self.app
-        code = Code(app.tasks, (), app.schedules.declared, app.limits.declared, "0")
+        code = AppDeclarations(app.tasks, (), app.schedules.declared, app.limits.declared, "0")
         worker = Worker(handle, self.notifier, code, SETTINGS)
         worker.on_blocked = lambda: self._kill_named(process.name)
         await worker.start()

@@ -15,7 +15,7 @@ import pytest
 
 from mutirao.engine.calls import outcomes
 from mutirao.engine.claiming.producer import Producer
-from mutirao.engine.claiming.unanswered_claims import LostClaims
+from mutirao.engine.claiming.unanswered_claims import UnansweredClaims
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch
 from mutirao.engine.dispatch import executor
 from mutirao.engine.dispatch.dispatcher import Dispatcher
@@ -100,7 +100,7 @@ MUTANTS: dict[str, Patch] = {
     "calls have no limit": _calls_have_no_limit,
     "a row stops the others": _a_row_stops_the_others,
     "what a lost answer left is not looked for": lambda patch: patch.setattr(
-        LostClaims, "doubt", _nothing
+        UnansweredClaims, "doubt", _nothing
     ),
     "claims of a dead id are taken": _claims_of_a_dead_id_are_taken,
     "handlers start whoever lives": _handlers_start_whoever_lives,

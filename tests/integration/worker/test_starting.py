@@ -167,7 +167,7 @@ async def test_a_system_that_gives_some_again(
 def test_refusals_long_ago() -> None:
     """Few of them say nothing, and none after a start."""
     now = [0.0]
-    starts = handler_damage.Starts("thread", lambda: now[0])
+    starts = handler_damage.RefusedStarts("thread", lambda: now[0])
     starts.refused("full")
     now[0] = 1000.0
     starts.refused("full")

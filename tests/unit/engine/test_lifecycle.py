@@ -10,7 +10,7 @@ import pytest
 from mutirao.engine.loops import LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 
 SETTINGS = WorkerSettings(grace=7.0)
 
@@ -19,7 +19,7 @@ class Noted(Service):
     """A service that notes what is asked of it."""
 
     def __init__(self) -> None:
-        super().__init__(SETTINGS, Shared(SETTINGS))
+        super().__init__(SETTINGS, SharedSlots(SETTINGS))
         self.refuses, self.noted = False, list[str]()
         self.may_stop = asyncio.Event()
         self.pulse = LoopHealth("loop", 90.0)

@@ -27,7 +27,7 @@ class NotStarted(RuntimeError):
     """No child or no thread could be started for a handler, which was not called."""
 
 
-class Starts:
+class RefusedStarts:
     """Counts the starts of one kind, from any thread. `what`: "child process" or "thread"."""
 
     def __init__(self, what: str, clock: Callable[[], float] = monotonic) -> None:

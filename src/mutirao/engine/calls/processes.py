@@ -38,7 +38,7 @@ from mutirao.engine.calls.child_protocol import (
     InvalidMessage,
     packed,
 )
-from mutirao.engine.calls.handler_damage import Starts, mend_directory, mend_standard_streams
+from mutirao.engine.calls.handler_damage import RefusedStarts, mend_directory, mend_standard_streams
 from mutirao.engine.calls.main_script import Main
 from mutirao.engine.calls.progress import Report as ProgressReport
 from mutirao.engine.calls.spawning import ChildProcess
@@ -72,7 +72,7 @@ class Processes:
     def __init__(self, threads: Threads, defaults: DefaultsInWords = NO_DEFAULTS) -> None:
         """Set the parts; `defaults`: the worker's, for tasks without options of their own."""
         self._threads, self._defaults = threads, defaults
-        self.starts = Starts("child process")
+        self.starts = RefusedStarts("child process")
         self._idle: list[_Child] = []
         self._all: set[_Child] = set()
         self._burials: set[asyncio.Task[None]] = set()
@@ -149,7 +149,7 @@ class Processes:
 class _Child:
     """One process. One thread at a time calls or reaps it; any thread may kill it."""
 
-    def __init__(self, starts: Starts) -> None:
+    def __init__(self, starts: RefusedStarts) -> None:
         self._starts = starts
         self._taken = threading.Lock()  # held by the thread that calls or reaps it
         self._lock = threading.Lock()  # finding it dead frees its pid: no kill after that

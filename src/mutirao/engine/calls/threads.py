@@ -25,7 +25,7 @@ from queue import SimpleQueue
 from time import monotonic
 from typing import Any
 
-from mutirao.engine.calls.handler_damage import Starts
+from mutirao.engine.calls.handler_damage import RefusedStarts
 
 log = logging.getLogger("mutirao")
 
@@ -86,7 +86,7 @@ class Threads:
         self._late: asyncio.TimerHandle | None = None
         self._threads = 0
         self._open_calls = 0
-        self.starts = Starts("thread")
+        self.starts = RefusedStarts("thread")
         self._refused = False  # whether the system refused the last request for a thread
         self.stuck = 0
 

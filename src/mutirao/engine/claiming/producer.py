@@ -14,7 +14,7 @@ from typing import Protocol
 
 from mutirao.aio import wait_for
 from mutirao.engine.claiming.lane_positions import LaneBook, many_lanes_noted
-from mutirao.engine.claiming.unanswered_claims import LostClaims, Runs
+from mutirao.engine.claiming.unanswered_claims import Runs, UnansweredClaims
 from mutirao.engine.claiming.unreadable_rows import UnreadableRowSearch, passes
 from mutirao.engine.claiming.unrunnable import Unfit
 from mutirao.engine.claiming.wakeups import Hearing, ListenPolicy, Look
@@ -105,10 +105,12 @@ class Producer:
         self._listening = True  # as registered
         self._attention = ListenPolicy(monotonic())
         self._between_claims = asyncio.Lock()
-        self._holdings = LostClaims(row, dispatcher, self._between_claims, settings.longest_wait)
-        self._unfit = Unfit(row, dispatcher, self._holdings, self._served)
+        self._unanswered = UnansweredClaims(
+            row, dispatcher, self._between_claims, settings.longest_wait
+        )
+        self._unfit = Unfit(row, dispatcher, self._unanswered, self._served)
         self._sieve = UnreadableRowSearch(row, dispatcher, self._claim_these)
-        self.doubt, self.look_at_holdings = self._holdings.doubt, self._holdings.run
+        self.doubt, self.find_unanswered = self._unanswered.doubt, self._unanswered.run
         self.claimed = asyncio.Event()  # set once the first claim was answered
         self._stopping = False
         self.listeners: Listeners | None = None  # measure the worker
@@ -202,7 +204,7 @@ class Producer:
 
         `begun`: the attempts that were running under the former id.
         """
-        self._holdings.reborn(former, begun)
+        self._unanswered.reborn(former, begun)
         self._listening = True
         self._hearing.attend(True)
         self.wake(Wake())
@@ -291,7 +293,7 @@ class Producer:
     async def _known(self, claim: Callable[[int], Awaitable[list[Claim]]]) -> list[Claim]:
         """Claim for this worker; return the claims that it holds afterwards."""
         worker = self._row.id
-        with self._holdings.unsure_unless_answered():
+        with self._unanswered.unsure_unless_answered():
             claims = await claim(worker)
             if worker != self._row.id:  # that worker id is gone by now: they would be rescued
                 await self._store.release([(claim.id, claim.run) for claim in claims])
@@ -360,7 +362,7 @@ class Producer:
         """Release jobs that have waited too long for a slot here; another worker may be free."""
         if stalled := self._dispatcher.drop_stalled():
             log.info("handlers take longer than before; giving back %s jobs", len(stalled))
-            with self._holdings.unsure_unless_answered():
+            with self._unanswered.unsure_unless_answered():
                 await self._store.release(stalled)
 
     def _patience(self) -> float:

@@ -55,7 +55,7 @@ class _Doubting:
             self._doubt()
 
 
-class LostClaims:
+class UnansweredClaims:
     """Finds and releases jobs that one worker holds in the tables without a claim in memory.
 
     Parameters:

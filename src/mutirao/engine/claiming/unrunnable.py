@@ -1,7 +1,7 @@
 """Gives back claimed jobs that this worker cannot run, or cannot run now."""
 
 from mutirao.engine.calls import outcomes
-from mutirao.engine.claiming.unanswered_claims import LostClaims
+from mutirao.engine.claiming.unanswered_claims import UnansweredClaims
 from mutirao.engine.dispatch.admission import ServedTasks, SuspectTurn
 from mutirao.engine.dispatch.dispatcher import Dispatcher
 from mutirao.engine.dispatch.executor import LOST_RUNS_OF_SUSPECT
@@ -20,10 +20,14 @@ class Unfit:
     """
 
     def __init__(
-        self, row: WorkerRow, dispatcher: Dispatcher, holdings: LostClaims, served: ServedTasks
+        self,
+        row: WorkerRow,
+        dispatcher: Dispatcher,
+        unanswered: UnansweredClaims,
+        served: ServedTasks,
     ) -> None:
         self._row, self._store, self._dispatcher = row, row.store, dispatcher
-        self._holdings, self._served = holdings, served
+        self._unanswered, self._served = unanswered, served
 
     async def release(self, claims: list[Claim]) -> list[Claim]:
         """Release the jobs that this worker cannot run, or cannot run now; return the others."""
@@ -38,7 +42,7 @@ class Unfit:
     async def _give_back_foreign(self, foreign: list[Claim]) -> None:
         """Release jobs of tasks that this worker does not serve; other workers may serve them."""
         self._served.leave(claim.task for claim in foreign)
-        with self._holdings.unsure_unless_answered():
+        with self._unanswered.unsure_unless_answered():
             await self._store.release([(claim.id, claim.run) for claim in foreign])
 
     async def _keep_one_suspect(self, claims: list[Claim], suspects: list[Claim]) -> list[Claim]:
@@ -49,6 +53,6 @@ class Unfit:
             settlements = [
                 Settlement(claim.id, claim.run, outcomes.postponed(turn.wait())) for claim in later
             ]
-            with self._holdings.unsure_unless_answered():
+            with self._unanswered.unsure_unless_answered():
                 await self._store.settle(self._row.id, settlements)
         return [claim for claim in claims if claim not in later]

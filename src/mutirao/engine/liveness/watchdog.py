@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from time import monotonic
 
 from mutirao.aio import wait_for
-from mutirao.engine.calls.handler_damage import Starts, mend_standard_streams
+from mutirao.engine.calls.handler_damage import RefusedStarts, mend_standard_streams
 from mutirao.engine.dispatch.slots import Slots
 from mutirao.engine.liveness.heartbeat import HeartbeatThread
 from mutirao.engine.loops import LoopHealth
@@ -34,7 +34,7 @@ class Watch:
         slots: Slots,
         pulses: Callable[[], Sequence[LoopHealth]],
         limit: float | None,
-        starts: Sequence[Starts] = (),
+        starts: Sequence[RefusedStarts] = (),
     ) -> None:
         self._slots, self._pulses, self._limit = slots, pulses, limit
         self._starts = starts

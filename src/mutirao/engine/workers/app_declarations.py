@@ -12,7 +12,7 @@ from mutirao.tasks.task import Task
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class AppDeclarations:
     """The code of one application.
 
     Parameters:

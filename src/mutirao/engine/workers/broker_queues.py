@@ -26,11 +26,11 @@ from mutirao.engine.dispatch.executor import AttemptContext, Executor
 from mutirao.engine.liveness.watchdog import WATCH_EVERY, LoopWatch, Watch
 from mutirao.engine.loops import Health, LoopHealth, Loops
 from mutirao.engine.settings import WorkerSettings, worker_name
-from mutirao.engine.workers.app_declarations import Code
+from mutirao.engine.workers.app_declarations import AppDeclarations
 from mutirao.engine.workers.checks import check_tasks, check_waits
 from mutirao.engine.workers.lifecycle import Service
 from mutirao.engine.workers.newer_workers import VersionAnnouncer
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -87,12 +87,12 @@ class BrokerWorker(Service):
     def __init__(
         self,
         queues: BrokerQueues,
-        code: Code,
+        code: AppDeclarations,
         settings: WorkerSettings,
         write: Write,
-        shared: Shared | None = None,
+        shared: SharedSlots | None = None,
     ) -> None:
-        super().__init__(settings, shared or Shared(settings))
+        super().__init__(settings, shared or SharedSlots(settings))
         self._owns = shared is None
         self._late = LateStore(write, PATIENCE if self._owns else inf)
         self._transports, self._tasks = dict(queues.transports), code.tasks
@@ -247,7 +247,7 @@ class BrokerWorker(Service):
         pulse = self._loops.pulse(_named(queue))
         return Receiver(consumed, self.settings, self._handlers, pulse, self._late)
 
-    def _make_handlers(self, code: Code) -> Handlers:
+    def _make_handlers(self, code: AppDeclarations) -> Handlers:
         shared, served = self._shared, self.settings.tasks
         context = AttemptContext(log=self._job_log, defaults=self.settings.defaults.defaults())
         executor = Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mutirao.engine.loops import Health, LoopHealth
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 
 
 class CombinedWorker(Service):
@@ -15,7 +15,7 @@ class CombinedWorker(Service):
     `shared`: what they share, closed at the end.
     """
 
-    def __init__(self, worker: Service, carrying: Service, shared: Shared) -> None:
+    def __init__(self, worker: Service, carrying: Service, shared: SharedSlots) -> None:
         super().__init__(worker.settings, shared)
         self._both = worker, carrying
         self._watching: list[asyncio.Task[None]] = []

@@ -30,10 +30,10 @@ from mutirao.engine.loops import OPTIONAL_WRITES_LIMIT, LoopHealth, Loops, withi
 from mutirao.engine.settings import WorkerSettings, identity
 from mutirao.engine.settling.completer import Completer
 from mutirao.engine.worker_row import WorkerRow
-from mutirao.engine.workers.app_declarations import Code
+from mutirao.engine.workers.app_declarations import AppDeclarations
 from mutirao.engine.workers.checks import cause_of, check_tasks
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 from mutirao.errors import StoreError
 from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake
@@ -53,11 +53,11 @@ class Worker(Service):
         self,
         store: Store,
         notifier: Notifier | None,
-        code: Code,
+        code: AppDeclarations,
         settings: WorkerSettings,
         home: Home = NOWHERE,
         queues: CarriedQueues | None = None,
-        shared: Shared | None = None,
+        shared: SharedSlots | None = None,
     ) -> None:
         """Set the parts.
 
@@ -65,7 +65,7 @@ class Worker(Service):
         `shared`: what it shares with the workers of other databases in this process; None: it is
         the only one.
         """
-        super().__init__(settings, shared or Shared(settings))
+        super().__init__(settings, shared or SharedSlots(settings))
         self.at_close: list[Callable[[], Coroutine[Any, Any, None]]] = []
         self._store, self._code, self._owns = store, code, shared is None
         queues, facts = queues or CarriedQueues(), identity(settings, code.version)
@@ -161,8 +161,8 @@ class Worker(Service):
         loops.spawn("completer", self._completer.run())
         loops.spawn("producer", self._producer.run())
         loops.spawn("listener", self._producer.listen())
-        holdings = loops.pulse("holdings", DUTY_TURN_LIMIT)
-        loops.spawn("holdings", self._producer.look_at_holdings(holdings))
+        pulse = loops.pulse("unanswered claims", DUTY_TURN_LIMIT)
+        loops.spawn("unanswered claims", self._producer.find_unanswered(pulse))
         loops.spawn("schedules", scheduler.run(loops.pulse("schedules", DUTY_TURN_LIMIT), longest))
         loops.spawn("progress", self._progress_writer.run(loops.pulse("progress")))
         loops.spawn("limits", limiter.run(loops.pulse("limits"), longest))

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from mutirao.engine.loops import Health, LoopHealth
 from mutirao.engine.measurement_listeners import Listeners
 from mutirao.engine.settings import WorkerSettings
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 from mutirao.ports.measurements import WorkerCondition, WorkerLoad
 
 
@@ -31,7 +31,7 @@ class Service(ABC):
         served: the queues, and the (queue, task), that it is known to serve.
     """
 
-    def __init__(self, settings: WorkerSettings, shared: Shared) -> None:
+    def __init__(self, settings: WorkerSettings, shared: SharedSlots) -> None:
         self.settings, self._shared = settings, shared
         self.failure: BaseException | None = None
         self.failed, self.ended = asyncio.Event(), asyncio.Event()

@@ -18,7 +18,7 @@ from mutirao.engine.loops import MAX_REST, Health, LoopHealth
 from mutirao.engine.settings import WorkerSettings
 from mutirao.engine.workers.database import Worker
 from mutirao.engine.workers.lifecycle import Service
-from mutirao.engine.workers.shared_slots import Shared
+from mutirao.engine.workers.shared_slots import SharedSlots
 from mutirao.errors import (
     ConfigurationError,
     HandlersCannotStart,
@@ -32,7 +32,7 @@ from mutirao.log import log, naming, serve
 PROVIDER_LIMIT = 60.0  # seconds that the provider may take
 BEATS_BETWEEN_TRIES = 6  # heartbeats after which a database that could not be served is tried again
 
-Make = Callable[[str, Shared], Worker]  # makes the worker of the database with this identity
+Make = Callable[[str, SharedSlots], Worker]  # makes the worker of the database with this identity
 
 
 class Fleet(Service):
@@ -55,7 +55,7 @@ class Fleet(Service):
         settings: WorkerSettings,
         check: Callable[[], None],
     ) -> None:
-        super().__init__(settings, Shared(settings))
+        super().__init__(settings, SharedSlots(settings))
         self._provider, self._named, self._check = provider, named, check
         self._make = make
         self._asking = Threads()

@@ -9,7 +9,7 @@ from mutirao.engine.workers.newer_workers import VersionWatch
 from mutirao.log import log
 
 
-class Shared:
+class SharedSlots:
     """The slots, threads and child processes of handlers, the thread of heartbeats, and known other
     versions of the application.
     """

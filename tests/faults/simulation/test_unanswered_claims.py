@@ -52,9 +52,9 @@ def in_doubt(claimed_at: float, takes: float = 0.0, claims_until: float = 0.0) -
         await claiming.acquire()
         asyncio.get_running_loop().call_later(claims_until, claiming.release)
         row = WorkerRow(server, identity(WorkerSettings(), ""), 1)
-        holdings = unanswered_claims.LostClaims(row, NOBODY, claiming, 5.0)
-        holdings.doubt()
-        await holdings.run(LoopHealth("holdings", 1_000.0))
+        unanswered = unanswered_claims.UnansweredClaims(row, NOBODY, claiming, 5.0)
+        unanswered.doubt()
+        await unanswered.run(LoopHealth("unanswered claims", 1_000.0))
 
     patch = patched(world)
     process = world.spawn("p")
