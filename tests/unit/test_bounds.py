@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
 from sqlalchemy.orm import sessionmaker
 
 from mutirao.hub.protocol import HelloLine, Serves
@@ -34,8 +35,18 @@ def test_tasks_of_messages() -> None:
     for n in range(2 * MOST_LOGGED + 1):
         messages.leave([f"task_{n}"])
         rows.leave([f"task_{n}"])
-    assert messages.left == {f"task_{2 * MOST_LOGGED}"}
+    assert len(messages.left) == MOST_LOGGED
     assert len(rows.left) == 2 * MOST_LOGGED + 1
+
+
+def test_tasks_that_come_in_turn(caplog: pytest.LogCaptureFixture) -> None:
+    """More than are remembered are not logged again and again."""
+    served = ServedTasks((), most=MOST_LOGGED)
+    for _ in range(3):
+        for n in range(MOST_LOGGED + 1):
+            served.leave([f"task_{n}"])
+    assert len(caplog.records) == MOST_LOGGED + 1
+    assert "1000 such tasks were logged" in caplog.messages[-1]
 
 
 def test_numbers_of_events() -> None:
@@ -46,6 +57,21 @@ def test_numbers_of_events() -> None:
         buffer.add(event)
         assert [each.first for each in buffer.take()] == [0]
     assert len(buffer._numbers) <= MAX_KEYS
+
+
+def test_numbers_of_events_that_were_dropped() -> None:
+    """A listener notices them, however many others come beside."""
+    buffer = EventBuffer(Drops("here"), most=MAX_KEYS + 1)
+    ours: Any = SimpleNamespace(key=EventKey("started", "greet", "ours"))
+    buffer.add(ours)
+    for n in range(MAX_KEYS):
+        event: Any = SimpleNamespace(key=EventKey("started", "greet", f"q-{n}"))
+        buffer.add(event)
+    for _ in range(7):
+        buffer.add(ours)  # there is no room
+    assert len(list(buffer.take())) == MAX_KEYS + 1
+    buffer.add(ours)
+    assert [each.first for each in buffer.take()] == [8]
 
 
 def test_turns_of_priorities() -> None:

@@ -1,6 +1,7 @@
 """A bounded buffer of job events that wait to be published, numbered so that gaps are noticed."""
 
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 from mutirao.model.jobs.events import EventKey, JobEvent
@@ -46,11 +47,12 @@ class EventBuffer:
         events, gaps = self._events, self._gaps
         self._events, self._gaps, self._waiting = {}, {}, 0
         for key, some in events.items():
-            number = self._numbers.get(key, 0)
+            number = self._numbers.pop(key, 0)
             for first in range(0, len(some), MOST_IN_MESSAGE):
                 yield Bundle(key, number + first, some[first : first + MOST_IN_MESSAGE])
             self._numbers[key] = number + len(some)
         for key, gap in gaps.items():
-            self._numbers[key] = self._numbers.get(key, 0) + gap
-        if len(self._numbers) > MAX_KEYS:  # a listener takes a number that begins again for no gap
-            self._numbers.clear()
+            self._numbers[key] = self._numbers.pop(key, 0) + gap
+        # Those that were used least recently; a number that begins again is no gap to a listener.
+        for key in list(islice(self._numbers, max(0, len(self._numbers) - MAX_KEYS))):
+            del self._numbers[key]

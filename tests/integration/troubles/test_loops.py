@@ -6,7 +6,7 @@ import asyncio
 import gc
 
 import pytest
-from sqlalchemy import make_url, text
+from sqlalchemy import create_engine, make_url, text
 
 from mutirao import Mutirao
 from tests.integration.service.kit import Tables
@@ -15,6 +15,10 @@ from tests.support.waiting import wait_until
 OTHERS = text(
     "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()"
     " AND pid <> pg_backend_pid() AND backend_type = 'client backend'"
+)
+MYSQL_OTHERS = text(
+    "SELECT count(*) FROM information_schema.processlist WHERE db = DATABASE()"
+    " AND id <> CONNECTION_ID()"
 )
 
 MOST = 2  # sessions of a loop: for single statements, and for transactions
@@ -39,3 +43,29 @@ def test_closed_loops_leave_no_sessions(pg_url: str, tables: Tables, driver: str
     app.close()
     wait_until(lambda: not tables.rows(OTHERS)[0][0])
     gc.collect()  # while their warnings are ignored
+
+
+@pytest.mark.filterwarnings("ignore::ResourceWarning")
+def test_closed_loops_leave_no_sessions_of_aiomysql(migrated_mysql_url: str) -> None:
+    """A handler's transport cannot be closed any more either: its loop is."""
+    app, other = Mutirao(migrated_mysql_url), create_engine(migrated_mysql_url)
+
+    async def call() -> None:
+        async with app._engines.asynchronous(alone=True).connect() as conn:
+            await conn.exec_driver_sql("SELECT 1")
+
+    def sessions() -> int:
+        with other.connect() as conn:
+            return int(conn.scalar(MYSQL_OTHERS))  # type: ignore[arg-type]
+
+    gc.disable()  # which would close them at some time
+    try:
+        for _ in range(4):
+            asyncio.run(call())
+        wait_until(lambda: sessions() <= 1)
+        app.close()
+        wait_until(lambda: not sessions())
+    finally:
+        gc.enable()
+        gc.collect()
+        other.dispose()

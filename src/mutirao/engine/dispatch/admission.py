@@ -20,7 +20,7 @@ class ServedTasks:
     Parameters:
         names: those of its tasks; tasks that are registered later are added.
         left: names of tasks that need no log line; those that were logged are added.
-        most: so many are remembered, and then logged again; None: all, as claims leave them out.
+        most: so many are remembered, and no more are logged; None: all, as claims leave them out.
     """
 
     def __init__(
@@ -28,16 +28,19 @@ class ServedTasks:
     ) -> None:
         self.names, self._most = names, most
         self.left: set[str] = set() if left is None else left
+        self._full = False
 
     def leave(
         self, tasks: Iterable[str], then: str = "left to other workers", level: int = WARNING
     ) -> None:
         """Log the tasks that were not logged before; `then`: what happens to their jobs."""
-        if new := {*tasks} - self.left:
-            if self._most is not None and len(self.left) >= self._most:
-                self.left.clear()
-            self.left |= new
-            log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
+        if self._full or not (new := {*tasks} - self.left):
+            return
+        self.left |= new
+        log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
+        if self._most is not None and len(self.left) >= self._most:
+            self._full = True
+            log.say(level, "%s such tasks were logged; others are not any more", len(self.left))
 
 
 class SuspectTurn:

@@ -7,7 +7,6 @@ from sqlalchemy.exc import NoSuchModuleError
 
 from mutirao.errors import ConfigurationError, MissingDriver
 from mutirao.model.row_json import shown
-from mutirao.sql.connections.options import refuse_unknown
 from mutirao.sql.dialects.connecting import MAY_CREATE_FILE, SINGLE_STATEMENT, Drivers
 
 MAX_OVERFLOW = 64  # further connections, closed after use
@@ -57,7 +56,6 @@ def created(
         ) from missing
     except NoSuchModuleError as unknown:
         raise ConfigurationError(str(unknown)) from unknown
-    refuse_unknown(getattr(engine, "sync_engine", engine).dialect, url.drivername)
     return engine
 
 

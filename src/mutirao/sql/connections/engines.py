@@ -29,6 +29,7 @@ from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
 from mutirao.sql.connections.deadlines import report_lent
 from mutirao.sql.connections.keeping import leave_closed, refuse_kept
+from mutirao.sql.connections.options import refuse_unknown
 from mutirao.sql.connections.spare import SpareConnections, abandon_idle, close_idle
 from mutirao.sql.connections.urls import parse_url
 from mutirao.sql.dialects.connecting import SINGLE_STATEMENT, Place
@@ -294,6 +295,7 @@ class Engines:
 
     def _prepare(self, engine: Engine, alone: bool) -> None:
         self._connecting.prepare(engine)
+        refuse_unknown(engine.dialect, engine.url.drivername)  # whoever connects by now
         event.listen(engine, "handle_error", self._give_up_connection)
         if self.names is not None:
             event.listen(engine, "before_cursor_execute", self.names.say, retval=True)

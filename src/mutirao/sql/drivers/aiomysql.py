@@ -2,7 +2,7 @@
 
 from aiomysql import Connection, Cursor
 
-from mutirao.sql.drivers.kinds import with_percents
+from mutirao.sql.drivers.kinds import shut_down, with_percents
 from mutirao.sql.drivers.steps import Autocommits, Execute, Request, Rows
 
 
@@ -22,7 +22,12 @@ class AiomysqlDriver:
         self._conn = conn
 
     def drop(self) -> None:
-        self._conn._writer.transport.abort()
+        transport = self._conn._writer.transport
+        if self._conn._loop.is_closed():
+            shut_down(transport.get_extra_info("socket").fileno())
+            self._conn._writer = None  # its `__del__` would need the loop to close it
+        else:
+            transport.abort()
 
     def native(self, sql: str) -> str:
         return with_percents(sql)
