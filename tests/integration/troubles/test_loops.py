@@ -56,7 +56,7 @@ def test_closed_loops_leave_no_sessions_of_aiomysql(migrated_mysql_url: str) -> 
 
     def sessions() -> int:
         with other.connect() as conn:
-            return int(conn.scalar(MYSQL_OTHERS))  # type: ignore[arg-type]
+            return int(conn.scalar(MYSQL_OTHERS))
 
     gc.disable()  # which would close them at some time
     try:
