@@ -6,6 +6,7 @@ import asyncio
 import re
 import struct
 from collections.abc import AsyncIterator
+from itertools import cycle
 from typing import Any
 from uuid import uuid4
 
@@ -27,7 +28,7 @@ from mutirao.errors import (
 )
 from mutirao.model.brokers.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.model.findings import Level
-from mutirao.ports import Transport
+from mutirao.ports import Consumer, Transport
 from mutirao.ports.events import EventFeed, TellsEvents
 from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, topology
 from mutirao_conformance import EventsContract, TransportContract
@@ -326,6 +327,30 @@ async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:
     await transport.aclose()
 
 
+async def test_another_prefetch_returns_nothing(transport: RabbitMQ) -> None:
+    """Nor does a stop: what is on its way to a cancelled consumer counts as delivered before."""
+    sizes, left = cycle((20, 80, 320, 20, 500)), 2_000
+    await publish(transport, *(letter() for _ in range(left)))
+
+    async def take(one: Consumer) -> bool:
+        nonlocal left
+        came = await one.receive(500)
+        assert {each.returned for each in came} <= {0}
+        left -= len(came)
+        await settle(one, *map(Ack, came))
+        return bool(came)
+
+    for least in (500, 0):
+        async with deadline(), transport.consumer(QUEUE, 20, print) as one:
+            while left > least:
+                await one.resize(next(sizes))
+                await take(one)
+            await one.stop()
+            while await take(one):
+                pass
+    assert left == 0
+
+
 async def test_a_consumer_that_the_broker_has_forgotten(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -335,7 +360,7 @@ async def test_a_consumer_that_the_broker_has_forgotten(
     async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as one:
         await publish(transport, letter())
         (held,) = await receive(one)
-        await one._channel.basic_cancel(one._base_tag or "")
+        await one._channel.basic_cancel(*one._prefetch.tags)
         await settle(one, Ack(held))
         with pytest.raises(TransportUnavailable, match="has forgotten this consumer"):
             await one.receive(1)
@@ -382,7 +407,7 @@ async def test_a_consumer_that_the_broker_has_forgotten_beside_others(
         async with transport.consumer(QUEUE, 5, print) as forgotten:
             await until(lambda: len(looks) == 3)
             assert looks == [(0, 2)] * 3
-            await forgotten._channel.basic_cancel(forgotten._base_tag or "")
+            await forgotten._channel.basic_cancel(*forgotten._prefetch.tags)
             await publish(transport, letter())
             with pytest.raises(TransportUnavailable, match="has forgotten this consumer"):
                 await forgotten.receive(1)
@@ -415,6 +440,21 @@ async def test_a_broker_that_reads_nothing(
         await settle(one, *map(Ack, came))
 
 
+async def test_a_smaller_prefetch_that_fails(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It happens later; whoever receives next is told."""
+
+    async def defect(*_: Any, **__: Any) -> None:
+        raise ValueError("a defect")
+
+    async with deadline(), transport.consumer(QUEUE, 5, print) as one:
+        monkeypatch.setattr(Channel, "basic_cancel", defect)
+        await one.resize(1)
+        with pytest.raises(ValueError, match="a defect"):
+            await one.receive(1)
+
+
 async def test_closed_without_a_reason(
     transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -428,9 +468,9 @@ async def test_closed_without_a_reason(
     async with deadline(), transport.consumer(QUEUE, 5, lost.extend) as consumer:
         monkeypatch.setattr(Channel, "basic_cancel", closed)
         with pytest.raises(ValueError, match="a defect"):
-            await consumer.resize(1)
+            await consumer.cancel("any")
         raised = Exception()
-        await consumer.resize(2)
+        await consumer.cancel("any")
         with pytest.raises(TransportUnavailable, match="was closed"):
             await consumer.receive(1)
 

@@ -22,6 +22,7 @@ from mutirao.transports.rabbitmq.links import (
     Parcel,
     raise_if_other,
 )
+from mutirao.transports.rabbitmq.prefetch import Prefetch
 from mutirao.transports.rabbitmq.reading import Read, delivery_of, foreign_delivery, large_delivery
 from mutirao.transports.rabbitmq.settling import not_mine, parcel_for, publish
 from mutirao.transports.rabbitmq.topology import Topology, is_there
@@ -56,15 +57,12 @@ class RabbitConsumer:
         self._held: dict[int, Arrived] = {}
         self._out: dict[int, Delivery] = {}  # those that were, or are to be, received
         self._come: Arrivals[Delivery] = Arrivals()
-        # The broker counts the prefetch for each consumer: one has what is always held, another
-        # what more is held at times, so that a change concerns the second only.
-        self._base = self._extra = 0
-        self._base_tag: str | None = None
-        self._extra_tag: str | None = None
+        self._latest = 0  # the tag of the latest delivery
+        self._prefetch = Prefetch(self, lambda: len(self._held), lambda: self._latest, self._break)
         # If it consumes a queue of other programs: messages that come again are in a queue of
         # Mutirão.
         self._own_tag: str | None = None
-        self._left = self._arrived = self._deleted = False
+        self._left = self._arrived = self._deleted = self._stopped = False
         self._asking: asyncio.Task[None] | None = None
         self._said = ""  # what was logged about failing hops
         self._watching: asyncio.Task[None] | None = None
@@ -75,10 +73,9 @@ class RabbitConsumer:
         """Begin to consume."""
         self._channel.closing.add_done_callback(self._closed)
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
-        self._base = prefetch
         if self._topology.source is not None:
             self._own_tag = await self._consume(prefetch, self._topology.queue(self._queue))
-        self._base_tag = await self._consume(prefetch)
+        await self._prefetch.resize(prefetch)
         self._watching = asyncio.create_task(self._watch())
 
     def leave(self) -> None:
@@ -86,6 +83,7 @@ class RabbitConsumer:
         self._left = True
         if self._watching is not None and not self._looks:  # aiormq warns of interrupted requests
             self._watching.cancel()
+        self._prefetch.leave()
         self._take_no_more()
         for hop in self._hops:
             hop.cancel()
@@ -152,28 +150,26 @@ class RabbitConsumer:
 
     async def resize(self, prefetch: int) -> None:
         """Change the prefetch; see `Consumer.resize`."""
-        if self._come.ended or self._come.broken is not None:
+        if self._stopped or self._come.broken is not None:
             return
-        extra = max(0, prefetch - self._base)
-        if extra != self._extra:
-            tag, self._extra_tag = self._extra_tag, None
-            await self._cancel(tag)
-            self._extra = extra
-            self._extra_tag = await self._consume(extra) if extra else None
-        if prefetch < self._base:
-            await self._cancel(self._base_tag)
-            self._base, self._base_tag = prefetch, await self._consume(prefetch)
+        await self._prefetch.resize(prefetch)
 
     async def stop(self) -> None:
         """Hand out no more; see `Consumer.stop`."""
-        if not self._come.ended:
-            self._come.ended = True
-            await self._cancel(self._base_tag)
-            await self._cancel(self._extra_tag)
-            await self._cancel(self._own_tag)
-            self._come.notify()
+        if self._stopped:
+            return
+        self._stopped = True
+        await self._prefetch.stop()
+        if self._own_tag is not None:
+            await self.cancel(self._own_tag)
+        self._come.ended = True
+        self._come.notify()
 
-    async def _consume(self, prefetch: int, name: str | None = None) -> str | None:
+    async def consume(self, prefetch: int) -> str:
+        """Begin one more consumer of the queue; see `Prefetch`."""
+        return await self._consume(prefetch)
+
+    async def _consume(self, prefetch: int, name: str | None = None) -> str:
         source = self._topology.source
         name = name or source or self._topology.queue(self._queue)
         callback = self._on_foreign if name == source else self._on_message
@@ -191,8 +187,9 @@ class RabbitConsumer:
                 ) from None
             raise failure from error
 
-    async def _cancel(self, tag: str | None) -> None:
-        if tag is None or self._come.broken is not None:
+    async def cancel(self, tag: str) -> None:
+        """Cancel a consumer; see `Prefetch`."""
+        if self._come.broken is not None:
             return
         try:
             await self._channel.basic_cancel(tag, timeout=CALL_LIMIT)
@@ -205,6 +202,7 @@ class RabbitConsumer:
     def _on_message(self, message: Arrived) -> None:
         """Receive a message from a queue of Mutirão."""
         self._held[message.tag] = message
+        self._latest = message.tag
         if message.size > self._largest:
             self._take_large(message, theirs=False)
             return
@@ -217,6 +215,7 @@ class RabbitConsumer:
     def _on_foreign(self, message: Arrived) -> None:
         """Receive a message from a queue of other programs."""
         self._held[message.tag] = message
+        self._latest = message.tag
         if message.size > self._largest:
             self._take_large(message, theirs=True)
         else:
@@ -387,13 +386,14 @@ class RabbitConsumer:
         self._break(self._links.why_closed(closing))
 
     def _take_no_more(self) -> None:
-        for tag in (self._base_tag, self._extra_tag, self._own_tag):
+        for tag in (*self._prefetch.tags, self._own_tag):
             self._links.leave(tag)
 
-    def _break(self, error: TransportError) -> None:
+    def _break(self, error: Exception) -> None:
         if self._come.broken is not None or self._left:
             return
         self._come.broken = error
+        self._prefetch.leave()
         self._take_no_more()
         lost = list(self._out.values())
         self._held.clear()
