@@ -38,6 +38,7 @@ from mutirao.errors import StoreError
 from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake
 from mutirao.ports import Notifier, Store
+from mutirao.tasks.topics.topics import Topic
 
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
 # to release jobs and retire.
@@ -143,6 +144,7 @@ class Worker(Service):
             scheduler = Scheduler(self._row, self._code.schedules(), settings.heartbeat, house)
             self._scheduler = scheduler
             limiter = Limiter(self._row, self._code.limits(), self._code.tasks)
+            self._load_parts()
             await self._store.check()
             superseding = Superseding(self._store, self._code.tasks, settings.poll)
             await limiter.declare()
@@ -188,6 +190,20 @@ class Worker(Service):
         log.info("worker %s (%s) started", self._row.id, name, extra=self._event(STARTED))
         if not self._carried.answers:
             log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
+
+    def _load_parts(self) -> None:
+        """Load what its duties use of the store, whose parts are loaded when they are asked for.
+
+        Later their files may be those of another version, which do not fit what is loaded.
+        """
+        tasks, settings, store = self._code.tasks.values(), self.settings, self._store
+        _ = store.schedules
+        if settings.keep_audit is not None:
+            _ = store.audit
+        if settings.keep_said is not None:
+            _ = store.federation
+        if any(isinstance(task, Topic) for task in tasks):
+            _ = store.subscriptions
 
     async def first_claim(self) -> None:
         """Wait until it has made its first claim."""
