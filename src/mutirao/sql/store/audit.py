@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from mutirao.sql.statements.finding import audit, paging
-from mutirao.sql.store.part import StorePart, looking, reading, writing
+from mutirao.sql.store.part_calls import StorePart, read, read_many, write
 
 if TYPE_CHECKING:
     from mutirao.model.audit.actions import NewAction
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 class SqlAudit(StorePart):
     """`store.audit`."""
 
-    matching_ids = looking(paging.ids)
-    states = reading(audit.states)
-    delete = writing(audit.remove)
-    advance = writing(audit.advance)
-    end = writing(audit.end)
-    actions = reading(audit.listed)
-    prune = writing(audit.prune, patient=True)
+    matching_ids = read_many(paging.ids)
+    states = read(audit.states)
+    delete = write(audit.remove)
+    advance = write(audit.advance)
+    end = write(audit.end)
+    actions = read(audit.listed)
+    prune = write(audit.prune, patient=True)
 
     async def begin(self, action: "NewAction", *, now: datetime | None = None) -> int:
         """Write down that an action begins, once."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import schedule_changes, schedules, ticking
-from mutirao.sql.store.part import DeclaredPart, reading
+from mutirao.sql.store.part_calls import DeclaredPart, read
 
 if TYPE_CHECKING:
     from mutirao.model.schedules.schedule import Agenda, Amend, Amended, TickResult
@@ -18,7 +18,7 @@ class SqlSchedules(DeclaredPart):
     """`store.schedules`."""
 
     declared = tables.schedule
-    listed = reading(schedules.listed)
+    listed = read(schedules.listed)
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due."""
