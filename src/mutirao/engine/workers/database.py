@@ -37,7 +37,7 @@ from mutirao.engine.workers.shared_slots import Shared
 from mutirao.errors import StoreError
 from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Attempt, Notifier, Store
 from mutirao.tasks.topics.topics import Topic
 
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
@@ -326,9 +326,13 @@ class Worker(Service):
             defaults=self.settings.defaults.defaults(),
             pauser=Pauser(self._store),
             home=home,
-            fan_out=lambda *of: self._store.subscriptions.fan_out(*of),
+            fan_out=self._fan_out,
         )
         return Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
+
+    async def _fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
+        """Ask for the part when there is a publication: few applications have topics."""
+        return await self._store.subscriptions.fan_out(publication, attempt, after)
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()

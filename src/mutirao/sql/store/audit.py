@@ -1,5 +1,7 @@
 """Actions on many jobs, and their audit, in the tables: `mutirao.ports.audit`."""
 
+from __future__ import annotations
+
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -21,7 +23,7 @@ class SqlAudit(StorePart):
     actions = read(audit.listed)
     prune = write(audit.prune, patient=True)
 
-    async def begin(self, action: "NewAction", *, now: datetime | None = None) -> int:
+    async def begin(self, action: NewAction, *, now: datetime | None = None) -> int:
         """Write down that an action begins, once."""
         sender = self._sender
         return await sender.runner.run(audit.begin, sender.dialect, action, now)

@@ -19,7 +19,7 @@ class SqlFederation(StorePart):
 
     host = single(federation.host)
     forget_host = change_limits(federation.forget)
-    said = single(federation.said)
+    said = single(federation.last_said)
     note_said = write(federation.note_said)
     prune_said = write(federation.prune_said, patient=True)
 

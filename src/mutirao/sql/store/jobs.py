@@ -27,9 +27,9 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
 from mutirao.sql.store.carried import SqlCarried
-from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.locking import applied
 from mutirao.sql.store.parts import Parts
+from mutirao.sql.store.records import SqlRecords
 from mutirao.sql.store.sender import StatementSender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting

@@ -1,4 +1,4 @@
-"""Limits in the tables: `mutirao.ports.records_api`."""
+"""Limits in the tables: `mutirao.ports.limits`."""
 
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import limits

@@ -1,4 +1,4 @@
-"""Schedules in the tables: `mutirao.ports.records_api`."""
+"""Schedules in the tables: `mutirao.ports.schedules`."""
 
 from __future__ import annotations
 

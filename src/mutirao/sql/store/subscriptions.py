@@ -1,4 +1,4 @@
-"""Subscriptions in the tables, and deliveries to them: `mutirao.ports.records_api`."""
+"""Subscriptions in the tables, and deliveries to them: `mutirao.ports.subscriptions`."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ MAX_KEYS_PER_LOOK = 100  # whose rules are applied before others have their turn
 
 
 class SqlRecords:
-    """The part of `SqlStore` that implements `mutirao.ports.records_api`."""
+    """The part of `SqlStore` for changes, supersede, the inbox, graphs, results and progress."""
 
     _sender: StatementSender
     _intake: SqlIntake
@@ -77,8 +77,8 @@ class SqlRecords:
 
     async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
         """Forget some old messages."""
-        moment = self._sender.dialect.moment(now, -before)
-        return await self._sender.patient.run(statements.inbox.prune, moment, limit)
+        sender, prune = self._sender, statements.inbox.prune
+        return await sender.patient.run(prune, sender.dialect, before, limit, now)
 
     async def _whole(self, claims: list[Claim]) -> list[Claim]:
         """Fill in what claims refer to. Most have no metadata, and refer to nothing."""
