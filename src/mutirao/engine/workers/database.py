@@ -127,6 +127,7 @@ class Worker(Service):
 
     async def _start(self) -> None:
         with working_as(self._row):
+            self._load_parts()
             await self._start_loops()
 
     async def _start_loops(self) -> None:
@@ -144,7 +145,6 @@ class Worker(Service):
             scheduler = Scheduler(self._row, self._code.schedules(), settings.heartbeat, house)
             self._scheduler = scheduler
             limiter = Limiter(self._row, self._code.limits(), self._code.tasks)
-            self._load_parts()
             await self._store.check()
             superseding = Superseding(self._store, self._code.tasks, settings.poll)
             await limiter.declare()
