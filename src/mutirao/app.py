@@ -105,8 +105,9 @@ class Mutirao(
         transports: the brokers of queues, by queue: `{"mail": RabbitMQ("amqp://…")}`. The jobs of
             such a queue are messages, and are not in the database; with a transport whose mode is
             "carried" they are, and workers learn from the broker which are due.
-        store: a store to use instead of the one at `url`; for tests.
-        notifier: wakes the workers, in place of the database, unless a hub does; for tests.
+        store: a store to use instead of the one at `url`: one of your own, or one for tests.
+        notifier: wakes the workers, in place of the database, unless a hub does; for a store of
+            your own, or for tests.
 
     Raises:
         ConfigurationError: the URL or the engine is of no database that is known, `transports` are

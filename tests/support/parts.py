@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-PARTS = frozenset(
-    ("audit", "endpoints", "federation", "limits", "reading", "schedules", "subscriptions")
-)
+from mutirao.ports import Store
+
+PARTS = frozenset(name for name, of in vars(Store).items() if isinstance(of, property))
 
 
 class PartOf:

@@ -10,15 +10,12 @@
 They need pytest and pytest-asyncio, which the package itself does not require.
 """
 
+from pkgutil import iter_modules
+
 import pytest
 
-for _suite in ("carried", "claiming", "commands", "concurrency", "enqueueing", "events", "fairness",
-               "federation", "graphs", "housekeeping", "inbox", "kit", "lanes", "limited_graphs",
-               "limits", "liveness", "losing", "many", "notifier", "pruning", "rates", "records",
-               "redriving", "repeated", "results", "schedules", "settling", "staleness",
-               "supersede", "ticks", "transactions", "transport", "uniqueness",
-               "versions"):  # fmt: skip
-    pytest.register_assert_rewrite(f"{__name__}.{_suite}")
+for _suite in iter_modules(__path__):
+    pytest.register_assert_rewrite(f"{__name__}.{_suite.name}")
 
 from mutirao_conformance.driver import DriverContract  # noqa: E402
 from mutirao_conformance.events import EventsContract  # noqa: E402

@@ -98,4 +98,10 @@ class StoreContract(
     CarriedContract,
     RowsContract,
 ):
-    """Every sentence of `mutirao.ports.Store`, as tests: a backend's first driver passes it."""
+    """What `mutirao.ports.Store` and its parts promise: a backend's first driver passes it.
+
+    A backend gives the fixture `store`, and may give `other_store`, as `DriverContract` says.
+
+    Not here is what a backend shows for itself: `cut`, which takes a call that hangs; and
+    `declare_supersede` and `judge`, which are for jobs that its SQL enqueues.
+    """

@@ -15,12 +15,15 @@ from mutirao.ports.carried import CarriedApi
 from mutirao.ports.endpoints import EndpointsApi
 from mutirao.ports.federation import FederationApi
 from mutirao.ports.intake import Intake
+from mutirao.ports.limits import LimitsApi
 from mutirao.ports.reading import ReadingApi
-from mutirao.ports.records_api import LimitsApi, RecordsApi, SchedulesApi, SubscriptionsApi
+from mutirao.ports.schedules import SchedulesApi
+from mutirao.ports.subscriptions import SubscriptionsApi
 from mutirao.ports.unreadable_rows import SiftingApi
 
 if TYPE_CHECKING:
     from mutirao.model.deploys import Deployed
+    from mutirao.model.jobs.change import Change
     from mutirao.model.jobs.job import (
         Attempt,
         Beat,
@@ -35,16 +38,20 @@ if TYPE_CHECKING:
         Using,
     )
     from mutirao.model.jobs.outcome import Settlement
-    from mutirao.model.jobs.records import JobFilter, JobRecord, QueueCount, WorkerRecord
+    from mutirao.model.jobs.records import (
+        Ending,
+        GraphRecord,
+        GraphState,
+        JobFilter,
+        JobRecord,
+        Progress,
+        QueueCount,
+        WorkerRecord,
+    )
+    from mutirao.model.keys.uniqueness import Unique
 
 
-class Store(
-    Intake,
-    RecordsApi,
-    CarriedApi,
-    SiftingApi,
-    Protocol,
-):
+class Store(Intake, CarriedApi, SiftingApi, Protocol):
     """The system of record."""
 
     # Its parts
@@ -422,4 +429,70 @@ class Store(
 
         If very many wait, only those in front of each lane are counted.
         """
+        ...
+
+    async def change(
+        self, which: JobFilter, new: Change, *, now: datetime | None = None
+    ) -> list[int]:
+        """Give waiting jobs new values, effective at once; return their ids.
+
+        Running and finished jobs are left alone. Earlier attempts still count. A job that is
+        blocked by another one stays blocked, and has the new values when it is released. The same
+        holds for a job that is blocked by a limit; it gets the place among the waiting ones that
+        the new values give it. But if its queue changes, or it is due later, it is released, and
+        the limit is checked again when it is claimed. A job keeps the unique key that it was
+        enqueued with, in the queue in which it was. Fair jobs take turns in their new queue. All
+        workers are woken.
+        """
+        ...
+
+    # Supersede, for jobs that SQL enqueues
+
+    async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
+        """Record which of these tasks have a supersede rule, and in which scope; others have none.
+
+        From now on a job of such a task that SQL enqueues with a key is blocked until the rule has
+        decided. Its other keys, and redrives, are labels as before.
+        """
+        ...
+
+    async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
+        """Apply the rules of these tasks to some jobs that SQL enqueued; return the number of keys.
+
+        Each key is one transaction, under its lock. Its jobs are placed in the order of their ids,
+        as if they were enqueued now. A job that the rule drops, or for which it raises InvalidJob,
+        is cancelled. A caller that enqueues a job with such a key under the rule first applies the
+        rule to the waiting ones.
+        """
+        ...
+
+    # Graphs, results, progress
+
+    async def graphs(
+        self, state: GraphState | None = None, limit: int | None = 100
+    ) -> list[GraphRecord]:
+        """List graphs, newest first, without their steps."""
+        ...
+
+    async def graph(self, id: int) -> GraphRecord:
+        """Return a graph with its steps, in the order of the plan, all read at one moment.
+
+        Raises:
+            UnknownGraph: no graph has that id.
+        """
+        ...
+
+    async def endings(self, jobs: Collection[int]) -> list[Ending]:
+        """Return the states of the jobs, with their results; unknown jobs are left out."""
+        ...
+
+    async def await_ends(self, jobs: Collection[int]) -> None:
+        """Request a notification, by the notifier of ends, when one of these jobs ends.
+
+        The notification is immediate only for jobs that keep results or are steps of a graph.
+        """
+        ...
+
+    async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
+        """Write the progress of attempts; progress that a later run of a job reported is kept."""
         ...

@@ -127,7 +127,7 @@ class InlineStore(MemoryStore):
 
     def _take(self, id: int) -> Claim | None:
         """Return the claim of a waiting job; None if it is blocked, or has gone."""
-        return self._runner.run_sync(self._claim, id)
+        return self._sender.runner.run_sync(self._claim, id)
 
     def _claim(self, conn: Connection, id: int) -> Claim | None:
         row = conn.execute(_WAITING, {"of": id}).first()

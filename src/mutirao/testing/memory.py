@@ -104,7 +104,9 @@ class MemoryStore(SqlStore):
     def remember(self, consumer: str, message: str, conn: object) -> bool:
         """Remember a message at once; it is forgotten if the transaction of a job fails."""
         self._enqueued_through(conn)
-        new = self._runner.run_sync(lambda own: self._intake.remember(consumer, message, own))
+        new = self._sender.runner.run_sync(
+            lambda own: self._intake.remember(consumer, message, own)
+        )
         noted = self._remembered.get(id(conn))
         if new and noted is not None:
             noted.append((consumer, message))
@@ -151,11 +153,11 @@ class MemoryStore(SqlStore):
 
     def _take_back(self, children: Sequence[int]) -> None:
         if children:
-            self._runner.run_sync(_forget, children)
+            self._sender.runner.run_sync(_forget, children)
 
     def _unremember(self, messages: Sequence[tuple[str, str]]) -> None:
         if messages:
-            self._runner.run_sync(inbox.forget, messages)
+            self._sender.runner.run_sync(inbox.forget, messages)
 
 
 def at_once(call: Coroutine[Any, Any, R]) -> R:
@@ -194,7 +196,7 @@ class _Completion:
             del self._store._remembered[id(session)]
 
     def require(self) -> None:
-        if not self._store._runner.alone_sync(_is_held, self._job):
+        if not self._store._sender.runner.alone_sync(_is_held, self._job):
             raise _stale(self._job)
 
     @contextmanager
@@ -210,7 +212,7 @@ class _Completion:
 
     def _complete(self) -> None:
         done = completion(self._job, self._attempt.started_ago())
-        settled = self._store._runner.run_sync(self._store._settling.finish_one, done)
+        settled = self._store._sender.runner.run_sync(self._store._settling.finish_one, done)
         if not settled:
             raise _stale(self._job)
         if isinstance(settled, Settled):

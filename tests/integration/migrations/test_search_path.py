@@ -31,7 +31,7 @@ async def test_every_function(migrated_postgresql_url: str) -> None:
 
 async def functions(store: SqlStore) -> list[tuple[str, list[str] | None, bool]]:
     """Return the name of each function, its settings, and whether it was parsed."""
-    return await store._runner.alone(
+    return await store._sender.runner.alone(
         lambda conn: [(row[0], row[1], row[2]) for row in conn.execute(PATHS)]
     )
 

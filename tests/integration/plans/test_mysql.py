@@ -98,19 +98,19 @@ async def work(url: str) -> Asked:
     worker = await store.register(newcomer(), expiry=600)
     with listening() as asked:
         heads = await store.lanes(None)
-        rules, ids = store._rules, list[int]()
+        rules, ids = store._sender.rules, list[int]()
         for _ in range(2):
-            claims = await store._runner.alone(
+            claims = await store._sender.runner.alone(
                 rules.claim(worker, [head.lane for head in heads], 20, (), None)
             )
             ids += [claim.id for claim in claims]
             final = [ended(claim) for claim in claims[:10]]
             again = [ended(claim, OutcomeKind.RETRIED, after=5) for claim in claims[10:15]]
-            await store._runner.alone(rules.finish(final, None))
-            await store._runner.alone(rules.resume(worker, again, None))
+            await store._sender.runner.alone(rules.finish(final, None))
+            await store._sender.runner.alone(rules.resume(worker, again, None))
             left = [(claim.id, claim.run) for claim in claims[15:]]
-            await store._runner.alone(rules.release(left))
-        await store._runner.alone(rules.is_anyone_gone(None))
+            await store._sender.runner.alone(rules.release(left))
+        await store._sender.runner.alone(rules.is_anyone_gone(None))
     assert len(ids) == 40
     await store.close()
     return asked

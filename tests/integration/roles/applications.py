@@ -167,4 +167,4 @@ async def in_sql(mine: SqlStore, arguments: str) -> None:
         quoted = arguments.replace(":", r"\:")
         assert conn.scalars(text(f"SELECT mutirao_enqueue({quoted})")).one() > 0
 
-    await mine._runner.run(call)
+    await mine._sender.runner.run(call)

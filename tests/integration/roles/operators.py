@@ -73,7 +73,7 @@ async def looks(mine: SqlStore, others: SqlStore) -> None:
 @duty("operator", "live")
 async def examines(mine: SqlStore, others: SqlStore) -> None:
     """What `mutirao doctor` finds."""
-    found = await mine._runner.alone(doctor.findings, ["a"])
+    found = await mine._sender.runner.alone(doctor.findings, ["a"])
     assert {finding.about for finding in found} >= {"schema", "claims", "horizon", "workers"}
 
 
@@ -235,7 +235,7 @@ async def mends_limits(mine: SqlStore, others: SqlStore) -> None:
     ids = await put(others, *(due() for _ in range(3)), due("other"), due("other"))
     worker = await join(others)
     await take(others, worker)
-    await others._runner.run(_forget_a_run, ids[3])
+    await others._sender.runner.run(_forget_a_run, ids[3])
     await mine.cancel(JobFilter(ids=(ids[1],)), now=at(1))
     await mine.cancel(JobFilter(), now=at(100_000))
 
@@ -290,7 +290,7 @@ async def prunes(mine: SqlStore, others: SqlStore) -> None:
 @duty("operator", "retries")
 async def tries_again(mine: SqlStore, others: SqlStore) -> None:
     """What the database gave up for others, and counts it."""
-    await mine._runner.alone(mine.engines.dialect.count_retry)
+    await mine._sender.runner.alone(mine.engines.dialect.count_retry)
 
 
 @duty("operator", "backlog", "kept", "throughput", "errors", "rolled")
@@ -320,7 +320,7 @@ async def reads(mine: SqlStore, others: SqlStore) -> None:
     """Each view."""
     await put(others, due())
     for view in views.metadata.tables.values():
-        await mine._runner.alone(_selected(view.name))
+        await mine._sender.runner.alone(_selected(view.name))
 
 
 def _selected(view: str) -> Callable[[Connection], None]:

@@ -356,7 +356,7 @@ async def adds_up(mine: SqlStore, others: SqlStore) -> None:
     await mine.settle(worker, [ended(three)], now=NOW)
     await mine.prune(OutcomeKind.SUCCEEDED, 0, 1, now=FAR_AHEAD)
     await _until(mine, others, at(200))
-    await mine._sender.patiently(mine._rules.count_backlog, 0, NOW)
+    await mine._sender.patiently(mine._sender.rules.count_backlog, 0, NOW)
     await mine.roll_up(0.0, now=at(100_000))
 
 
@@ -365,7 +365,7 @@ async def _until(mine: SqlStore, others: SqlStore, moment: datetime) -> None:
     rolled = select(tables.rolled.c.until)
     while True:
         await mine.roll_up(None, now=moment)
-        until = await others._runner.alone(lambda conn: conn.scalar(rolled))
+        until = await others._sender.runner.alone(lambda conn: conn.scalar(rolled))
         if until == moment - timedelta(minutes=1):
             return
 
@@ -373,4 +373,4 @@ async def _until(mine: SqlStore, others: SqlStore, moment: datetime) -> None:
 @duty("worker", "retries")
 async def tries_again(mine: SqlStore, others: SqlStore) -> None:
     """What the database gave up for others, and counts it."""
-    await mine._runner.alone(mine.engines.dialect.count_retry)
+    await mine._sender.runner.alone(mine.engines.dialect.count_retry)

@@ -71,7 +71,7 @@ async def test_beside_one_that_hangs(pg_url: str) -> None:
     assert await store.lease("schedule", await join(store), ttl=60, every=0, now=NOW)
     with engine.connect() as conn:
         first = Batch(
-            store._dialect, store._intake.enqueue, MAX_SCHEDULES_PER_BATCH, (), NOW
+            store._sender.dialect, store._intake.enqueue, MAX_SCHEDULES_PER_BATCH, (), NOW
         ).write(conn)
         assert len(first) == MAX_SCHEDULES_PER_BATCH
         assert await look(scheduler(store, await join(store))) == [0, 5]
@@ -89,7 +89,7 @@ async def test_one_that_dies_in_the_middle(pg_url: str) -> None:
     store, engine = SqlStore(pg_url), create_engine(pg_url)
     fill(store, "s", 50)
     with engine.connect() as conn:
-        Batch(store._dialect, store._intake.enqueue, 30, (), NOW).write(conn)
+        Batch(store._sender.dialect, store._intake.enqueue, 30, (), NOW).write(conn)
         conn.invalidate()
     assert await look(scheduler(store, await join(store))) == [0, 5]
     assert await made(store) == {f"s {n}": 1 for n in range(50)}
@@ -193,9 +193,9 @@ async def test_what_undoes_the_whole_transaction(lite_url: str) -> None:
         conn.execute(update(schedule).values(paused=True))
         raise AssertionError("it was not interrupted")
 
-    batch = Batch(store._dialect, interrupted, 10, (), NOW)
+    batch = Batch(store._sender.dialect, interrupted, 10, (), NOW)
     with pytest.raises(StoreUnavailable, match="interrupted"):
-        store._runner.run_sync(batch.write)
+        store._sender.runner.run_sync(batch.write)
     assert len((await store.schedules.agenda(now=NOW)).due) == MAX_DUE_NAMES
     await store.close()
 

@@ -52,7 +52,7 @@ def plans(url: str, act: Callable[[Connection, Dialect], object]) -> tuple[int, 
     with store.engines.sync().connect() as conn:
         conn.execute(text("ANALYZE"))
         event.listen(conn, "before_cursor_execute", note)
-        act(conn, store._dialect)
+        act(conn, store._sender.dialect)
         event.remove(conn, "before_cursor_execute", note)
         explain = "EXPLAIN QUERY PLAN" if store.engines.in_thread else "EXPLAIN"
         plan = [

@@ -79,7 +79,7 @@ async def test_who_waited_sees_the_job_that_was_made_meanwhile(pg_url: str) -> N
     await plan(store, scheduled(overlap="skip"))
     with engine.connect() as conn:
         first = Amending(
-            store._dialect, store._intake.enqueue, {"s": schedule_rules.tick}, now=at(10)
+            store._sender.dialect, store._intake.enqueue, {"s": schedule_rules.tick}, now=at(10)
         )
         assert len(first.write(conn)[0].jobs) == 1
         second = asyncio.create_task(store.schedules.amend("s", schedule_rules.tick, now=at(20)))

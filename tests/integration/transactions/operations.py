@@ -306,7 +306,7 @@ async def _mends(scene: Scene) -> Act:
             text("DELETE FROM mutirao_live WHERE id = (SELECT min(job) FROM mutirao_parked)")
         )
 
-    await scene.store._runner.run(forget)
+    await scene.store._sender.runner.run(forget)
     return lambda: scene.store.mend(now=NOW)
 
 

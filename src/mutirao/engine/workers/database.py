@@ -37,7 +37,8 @@ from mutirao.engine.workers.shared_slots import SharedSlots
 from mutirao.errors import StoreError
 from mutirao.log import log, working_as
 from mutirao.model.jobs.job import NOWHERE, Beat, Gives, Home, Job, Transaction, Using, Wake
-from mutirao.ports import Notifier, Store
+from mutirao.ports import Attempt, Notifier, Store
+from mutirao.tasks.topics.topics import Topic
 
 # Seconds that a step of stopping may take, however short the grace period is: to write outcomes,
 # to release jobs and retire.
@@ -126,6 +127,7 @@ class Worker(Service):
 
     async def _start(self) -> None:
         with working_as(self._row):
+            self._load_parts()
             await self._start_loops()
 
     async def _start_loops(self) -> None:
@@ -188,6 +190,20 @@ class Worker(Service):
         log.info("worker %s (%s) started", self._row.id, name, extra=self._event(STARTED))
         if not self._carried.answers:
             log.info("relaying %s; it runs no job", ", ".join(sorted(settings.queues or ())))
+
+    def _load_parts(self) -> None:
+        """Load what its duties use of the store, whose parts are loaded when they are asked for.
+
+        Later their files may be those of another version, which do not fit what is loaded.
+        """
+        tasks, settings, store = self._code.tasks.values(), self.settings, self._store
+        _ = store.schedules
+        if settings.keep_audit is not None:
+            _ = store.audit
+        if settings.keep_said is not None:
+            _ = store.federation
+        if any(isinstance(task, Topic) for task in tasks):
+            _ = store.subscriptions
 
     async def first_claim(self) -> None:
         """Wait until it has made its first claim."""
@@ -310,9 +326,13 @@ class Worker(Service):
             defaults=self.settings.defaults.defaults(),
             pauser=Pauser(self._store),
             home=home,
-            fan_out=lambda *of: self._store.subscriptions.fan_out(*of),
+            fan_out=self._fan_out,
         )
         return Executor(code.tasks, code.middleware, shared.threads, shared.processes, context)
+
+    async def _fan_out(self, publication: Job, attempt: Attempt, after: str | None) -> str | None:
+        """Ask for the part when there is a publication: few applications have topics."""
+        return await self._store.subscriptions.fan_out(publication, attempt, after)
 
     def _start_heartbeat(self) -> Heartbeat:
         loop = asyncio.get_running_loop()

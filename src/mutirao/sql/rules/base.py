@@ -120,20 +120,20 @@ class Rules(ABC):
     def rescue(self, orphans: bool, now: datetime | None) -> Query[list[tuple[int, int]]]:
         """Give back the jobs of expired workers, remove those workers and wake idle ones."""
 
-    # When a transaction commits. Without a way to notify, workers and callers notice that by
-    # themselves, or poll.
+    # When a transaction commits. Without a way to notify they do nothing: workers and callers
+    # notice that by themselves, or poll.
 
+    @abstractmethod
     def wake(self) -> Query[None]:
         """Wake idle workers that listen, when this transaction commits."""
-        yield from ()
 
+    @abstractmethod
     def wake_all(self) -> Query[None]:
         """Make all workers look again when this transaction commits, also busy ones."""
-        yield from ()
 
+    @abstractmethod
     def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
         """Notify callers that wait for the end of these jobs, when this transaction commits."""
-        yield from ()
 
     @abstractmethod
     def hold(self, jobs: Sequence[int]) -> Query[None]:

@@ -88,6 +88,18 @@ class LockAskWrite(Rules):
         """Give back the jobs of expired workers and remove those workers; orphans cost nothing."""
         return rescues.rescue(self.words, now)
 
+    def wake(self) -> Query[None]:
+        """Do nothing: idle workers notice a commit, or poll."""
+        yield from ()
+
+    def wake_all(self) -> Query[None]:
+        """Do nothing: workers notice a commit, or poll."""
+        yield from ()
+
+    def notify_ended(self, jobs: Sequence[int]) -> Query[None]:
+        """Do nothing: callers poll."""
+        yield from ()
+
     def judge(self, name: KeyName, task: str, rule: Supersede, now: datetime | None) -> Query[None]:
         """Apply a supersede rule to the jobs of a task and a key that SQL enqueued."""
         yield from supersede.hold_key(self.words, name)

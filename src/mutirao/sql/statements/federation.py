@@ -104,7 +104,7 @@ def listed(conn: Connection, counted: bool = True) -> list[HostRecord]:
     ]
 
 
-def said(conn: Connection, about: str) -> Said | None:
+def last_said(conn: Connection, about: str) -> Said | None:
     """Return the last activity about something that has arrived."""
     row = conn.execute(
         select(said_last.c.kind, said_last.c.digest, said_last.c.job).where(
@@ -135,7 +135,7 @@ def unsay(conn: Connection, about: str) -> None:
 def prune_said(
     conn: Connection, dialect: Dialect, before: float, limit: int, now: datetime | None = None
 ) -> int:
-    """Forget what arrived before a moment and nothing has followed, oldest first."""
+    """Forget what arrived more than `before` seconds ago, oldest first; return how many."""
     is_old = said_last.c.said_at < dialect.moment(now, -before)
     old = select(said_last.c.about).where(is_old).order_by(said_last.c.said_at).limit(limit)
     which = dialect.among(said_last.c.about, conn.scalars(old).all())

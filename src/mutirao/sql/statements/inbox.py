@@ -3,16 +3,19 @@
 from collections.abc import Sequence
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, Connection, delete, select, tuple_
+from sqlalchemy import Connection, delete, select, tuple_
 
+from mutirao.sql.dialects.base import Dialect
 from mutirao.sql.schema.tables import inbox
 
 
-def prune(conn: Connection, before: ColumnElement[datetime], limit: int) -> int:
-    """Forget messages that were first seen before a moment, oldest first; return how many."""
+def prune(
+    conn: Connection, dialect: Dialect, before: float, limit: int, now: datetime | None = None
+) -> int:
+    """Forget messages first seen more than `before` seconds ago, oldest first; return how many."""
     found = conn.execute(
         select(inbox.c.consumer, inbox.c.message)
-        .where(inbox.c.first_at < before)
+        .where(inbox.c.first_at < dialect.moment(now, -before))
         .order_by(inbox.c.first_at)
         .limit(limit)
     ).all()

@@ -1,7 +1,7 @@
 """Limits in the tables: create, change, remove and list them; the same on every database.
 
-Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of the
-methods of `mutirao.ports.Store`. The work of claims and of ended runs is in `rules/limits`, and on
+Synchronous functions of a SQLAlchemy `Connection` in a transaction; the contracts are those of
+`mutirao.ports.limits`. The work of claims and of ended runs is in `rules/limits`, and on
 PostgreSQL in functions. Locks are taken in one order: the lock that stops claims, live jobs,
 counters. Where callers lock live jobs in no order, locked ones are skipped, and left to later
 transactions (`rules/limit_catch_up`).

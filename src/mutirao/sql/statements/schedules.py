@@ -1,7 +1,8 @@
 """Schedules in the tables: reads those that are due, makes their jobs, pauses them.
 
 A schedule's row is locked during a decision, and everything else that the decision needs is read
-after that, so it sees everything that the previous decision wrote. `amending` and `ticking` decide.
+after that, so it sees everything that the previous decision wrote. `schedule_changes` and `ticking`
+decide.
 
 Their rows are locked before those of the jobs, as a tick does.
 """

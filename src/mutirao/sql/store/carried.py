@@ -13,9 +13,6 @@ from mutirao.sql import statements
 if TYPE_CHECKING:
     from mutirao.model.brokers.doorbell import Doorbell
     from mutirao.model.jobs.job import Claim, Lane
-    from mutirao.sql.connections.runner import Runner
-    from mutirao.sql.dialects.base import Dialect
-    from mutirao.sql.rules.base import Rules
     from mutirao.sql.store.sender import StatementSender
 
 MAX_TRIES = 3  # of an answer, where limits call others first
@@ -25,23 +22,21 @@ class SqlCarried:
     """The part of `SqlStore` that implements `mutirao.ports.carried`."""
 
     _sender: StatementSender
-    _dialect: Dialect
-    _rules: Rules
-    _runner: Runner
-    _insistent: Runner
     _whole: Callable[[list[Claim]], Awaitable[list[Claim]]]
 
     async def ring(
         self, lanes: Sequence[Lane], limit: int, *, now: datetime | None = None
     ) -> list[Doorbell]:
         """Ring the doorbells of due jobs."""
-        return await self._sender.apply(self._rules.ring, lanes, limit, now)
+        return await self._sender.apply(self._sender.rules.ring, lanes, limit, now)
 
     async def unring(self, doorbells: Collection[Doorbell]) -> set[int]:
         """Take back doorbells that no broker has taken."""
         if not doorbells:
             return set()
-        return await self._insistent.run(statements.carried.unring, self._dialect, doorbells)
+        return await self._sender.insistent.run(
+            statements.carried.unring, self._sender.dialect, doorbells
+        )
 
     async def answer(
         self, worker: int, doorbells: Collection[Doorbell], *, now: datetime | None = None
@@ -50,7 +45,7 @@ class SqlCarried:
         rung = sorted({(bell.id, bell.run) for bell in doorbells})
         claims: list[Claim] = []
         for _ in range(MAX_TRIES if rung else 0):
-            claims = await self._sender.apply(self._rules.answer, worker, rung, now)
+            claims = await self._sender.apply(self._sender.rules.answer, worker, rung, now)
             if not getattr(claims, "again", False):
                 break
         return await self._whole(claims)
@@ -66,14 +61,14 @@ class SqlCarried:
     ) -> list[int]:
         """Take back doorbells that no worker has answered."""
         back: list[int] = []
-        for lane, due_in in await self._runner.alone(self._rules.lanes(None, now)):
+        for lane, due_in in await self._sender.runner.alone(self._sender.rules.lanes(None, now)):
             queue = queue_of(unrung_lane(lane.queue))
             if not is_rung(lane.queue) or (queues is not None and queue not in queues):
                 continue
             moment = lane.run_at - timedelta(seconds=due_in) if reached is None else reached
             before = moment - timedelta(seconds=grace)
             if lane.run_at <= before and len(back) < limit:
-                back += await self._insistent.run(
-                    statements.carried.recall, self._dialect, lane, before, limit - len(back)
+                back += await self._sender.insistent.run(
+                    statements.carried.recall, self._sender.dialect, lane, before, limit - len(back)
                 )
         return back

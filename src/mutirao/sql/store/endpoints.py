@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mutirao.model.webhooks.webhook_attempts import Recorded
 from mutirao.sql.statements import endpoints, webhooks
-from mutirao.sql.store.part import StorePart, asking, changing_limits, reading, writing
+from mutirao.sql.store.part_calls import StorePart, change_limits, read, single, write
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.outcome import Settlement
@@ -20,14 +20,14 @@ if TYPE_CHECKING:
 class SqlEndpoints(StorePart):
     """`store.endpoints`."""
 
-    put_all = changing_limits(endpoints.put)
-    rotate_secret = writing(endpoints.rotate)
-    remove = changing_limits(endpoints.remove, patient=True)
-    pause = changing_limits(endpoints.pause)
-    resume = changing_limits(webhooks.resume, patient=True, frees=True)
-    listed = reading(endpoints.listed)
-    open_breakers = asking(webhooks.open_to)
-    probe = changing_limits(webhooks.probe, frees=True)
+    put_all = change_limits(endpoints.put)
+    rotate_secret = write(endpoints.rotate)
+    remove = change_limits(endpoints.remove, patient=True)
+    pause = change_limits(endpoints.pause)
+    resume = change_limits(webhooks.resume, patient=True, frees=True)
+    listed = read(endpoints.listed)
+    open_breakers = single(webhooks.open_to)
+    probe = change_limits(webhooks.probe, frees=True)
 
     async def put(
         self, endpoint: Endpoint, *, keep_secret: bool = False, now: datetime | None = None
@@ -57,7 +57,7 @@ class SqlEndpoints(StorePart):
         if judged:
             patient, enqueue = sender.patient, sender.enqueue
             await sender.locking.limits(patient, webhooks.act, dialect, enqueue, judged, terms, now)
-            sender.announce(attempts)
+            sender.announce(len(attempts))
         return Recorded(bool(judged), set())
 
     async def doubt(self, id: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from mutirao.sql.connections.runner import for_people
 from mutirao.sql.statements import federation
-from mutirao.sql.store.part import StorePart, asking, changing_limits, writing
+from mutirao.sql.store.part_calls import StorePart, change_limits, single, write
 
 if TYPE_CHECKING:
     from mutirao.model.federation.hosts import Amend, Host, HostRecord
@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 class SqlFederation(StorePart):
     """`store.federation`."""
 
-    host = asking(federation.host)
-    forget_host = changing_limits(federation.forget)
-    said = asking(federation.said)
-    note_said = writing(federation.note_said)
-    prune_said = writing(federation.prune_said, patient=True)
+    host = single(federation.host)
+    forget_host = change_limits(federation.forget)
+    said = single(federation.last_said)
+    note_said = write(federation.note_said)
+    prune_said = write(federation.prune_said, patient=True)
 
     async def hosts(self, *, counted: bool = True) -> Sequence[HostRecord]:
         """List the hosts; what is live and dead is read, which takes long."""

@@ -181,7 +181,7 @@ class AnnouncingStore(SqlStore):
         """Write the outcomes of attempts; those of steps of graphs may release others."""
         settled = await super().settle(worker, settlements, now=now)
         if any(each.linked for each in settlements):
-            self._sender.announce(settled)
+            self._sender.announce(len(settled))
         return settled
 
     # Announcing

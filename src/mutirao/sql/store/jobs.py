@@ -27,9 +27,9 @@ from mutirao.sql.drivers.kinds import through
 from mutirao.sql.enqueue.intake import SqlIntake, is_one, own_errors
 from mutirao.sql.schema import version
 from mutirao.sql.store.carried import SqlCarried
-from mutirao.sql.store.features import SqlRecords
 from mutirao.sql.store.locking import applied
 from mutirao.sql.store.parts import Parts
+from mutirao.sql.store.records import SqlRecords
 from mutirao.sql.store.sender import StatementSender
 from mutirao.sql.store.settling import Settling
 from mutirao.sql.store.unreadable_rows import SqlSifting
@@ -89,22 +89,21 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
     ) -> None:
         self.program: ProgramConnections | None = None
         self.engines = Engines(database, pool_size, schema=schema)
-        self._dialect = self.engines.dialect
-        self._rules = self._dialect.rules
-        self._intake = SqlIntake(self._dialect.intake, self.engines.names)
-        self._settling = Settling(self._dialect, self._intake.enqueue)
+        dialect = self.engines.dialect
+        self._intake = SqlIntake(dialect.intake, self.engines.names)
+        self._settling = Settling(dialect, self._intake.enqueue)
         self._finish = self._settling.finish_one
         self._run_by(Runner(self.engines, within))
 
     def _run_by(self, runner: Runner) -> None:
         """Send all statements through a runner."""
-        self._runner = runner
-        self._insistent = runner.having(again=True)
-        self._patient = runner.having(seconds=LONG_CALL_TIMEOUT, again=True)
         self._sender = StatementSender(
-            self._dialect, self._intake.enqueue, runner, self._insistent, self._patient
+            self.engines.dialect,
+            self._intake.enqueue,
+            runner=runner,
+            insistent=runner.having(again=True),
+            patient=runner.having(seconds=LONG_CALL_TIMEOUT, again=True),
         )
-        self._locking = self._sender.locking
         self._first = runner.having(seconds=FIRST_CALL_TIMEOUT)
 
     def clone(self, connections: int = 1, *, within: float | None = None) -> SqlStore:
@@ -128,15 +127,15 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
 
     def notifier(self) -> Notifier | None:
         """Return the notifier that wakes workers; None if they only poll."""
-        return self._dialect.notifier(self.engines.place())
+        return self._sender.dialect.notifier(self.engines.place())
 
     def ends_notifier(self) -> Notifier | None:
         """Return the notifier of the ends of jobs that a program waits for, or None."""
-        return self._dialect.ends_notifier(self.engines.place())
+        return self._sender.dialect.ends_notifier(self.engines.place())
 
     def cut(self) -> None:
         """Make the running calls that have a time limit fail now."""
-        for runner in (self._runner, self._patient, self._first):
+        for runner in (self._sender.runner, self._sender.patient, self._first):
             runner.cut()
 
     async def check(self) -> None:
@@ -145,12 +144,12 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         Raises:
             ConfigurationError: the server, or a session, cannot be set up as needed.
         """
-        await self._first.alone(self._dialect.refuse_server)
+        await self._first.alone(self._sender.dialect.refuse_server)
         await self._first.alone(version.check, self.engines.schema)
 
     async def close(self) -> None:
         """Close the connections of this process and event loop."""
-        await self._runner.close()
+        await self._sender.runner.close()
 
     # Enqueueing
 
@@ -159,9 +158,9 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         if (conn := self._through(conn)) is not None:
             return self._intake.enqueue(jobs, conn)
         if is_one(jobs):
-            return self._runner.alone_sync(self._intake.steps(jobs))
+            return self._sender.runner.alone_sync(self._intake.steps(jobs))
         with own_errors(jobs) as theirs:
-            return self._runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
+            return self._sender.runner.run_sync(lambda own: self._intake.enqueue(theirs, own))
 
     async def aenqueue(self, jobs: Iterable[NewJob], conn: object | None = None) -> list[int]:
         """Write jobs through an asynchronous `conn`, or as `enqueue` does."""
@@ -170,15 +169,15 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         if conn is not None:
             return await self._intake.aenqueue(jobs, conn)
         if is_one(jobs):
-            return await self._runner.alone(self._intake.steps(jobs), keep=False)
+            return await self._sender.runner.alone(self._intake.steps(jobs), keep=False)
         with own_errors(jobs) as theirs:
-            return await self._runner.run(lambda own: self._intake.enqueue(theirs, own))
+            return await self._sender.runner.run(lambda own: self._intake.enqueue(theirs, own))
 
     def enqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Write a graph through `conn`, the program's connection, or a transaction of its own."""
         if (conn := self._through(conn)) is not None:
             return self._intake.enqueue_graph(plan, conn)
-        return self._runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
+        return self._sender.runner.run_sync(lambda own: self._intake.enqueue_graph(plan, own))
 
     async def aenqueue_graph(self, plan: Plan, conn: object | None = None) -> list[int]:
         """Write a graph through an asynchronous `conn`, or as `enqueue_graph` does."""
@@ -186,7 +185,7 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
             return await program.call(self.enqueue_graph, plan)
         if conn is not None:
             return await self._intake.aenqueue_graph(plan, conn)
-        return await self._runner.run(lambda own: self._intake.enqueue_graph(plan, own))
+        return await self._sender.runner.run(lambda own: self._intake.enqueue_graph(plan, own))
 
     def _through(self, conn: object | None) -> object | None:
         """Return the connection that jobs are written through; None: one of the store's own."""
@@ -203,8 +202,8 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         self, worker: NewWorker, *, expiry: float, now: datetime | None = None
     ) -> int:
         """Register a worker and return its id."""
-        return await self._runner.alone(
-            statements.workers.register, self._dialect, worker, expiry, now
+        return await self._sender.runner.alone(
+            statements.workers.register, self._sender.dialect, worker, expiry, now
         )
 
     async def beat(
@@ -218,22 +217,28 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         now: datetime | None = None,
     ) -> Beat:
         """Extend a worker's life."""
-        return await self._runner.alone(
-            statements.workers.beat, self._dialect, worker, expiry, stuck, late, duty, now
+        return await self._sender.runner.alone(
+            statements.workers.beat, self._sender.dialect, worker, expiry, stuck, late, duty, now
         )
 
     async def listen(self, worker: int, listening: bool) -> None:
         """Record whether a worker wants notifications."""
-        await self._runner.alone(statements.workers.listen, worker, listening)
+        await self._sender.runner.alone(statements.workers.listen, worker, listening)
 
     async def deployed(self, but: str, *, now: datetime | None = None) -> list[Deployed]:
         """Return what live workers of other versions of the application serve."""
-        return await self._runner.alone(statements.workers.deployed, self._dialect, but, now)
+        return await self._sender.runner.alone(
+            statements.workers.deployed, self._sender.dialect, but, now
+        )
 
     async def retire(self, worker: int) -> None:
         """Remove a worker that has ended."""
-        await self._insistent.run(
-            _run_and_wake, self._dialect, statements.workers.retire, self._dialect, worker
+        await self._sender.insistent.run(
+            _run_and_wake,
+            self._sender.dialect,
+            statements.workers.retire,
+            self._sender.dialect,
+            worker,
         )
 
     # Claiming and settling
@@ -242,7 +247,7 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         self, queues: Collection[str] | None, *, now: datetime | None = None
     ) -> list[LaneHead]:
         """Return the heads of all lanes."""
-        heads = await self._runner.alone(self._rules.lanes(queues, now))
+        heads = await self._sender.runner.alone(self._sender.rules.lanes(queues, now))
         return [head for head in heads if not is_rung(head.lane.queue)]
 
     async def claim(
@@ -255,8 +260,10 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         now: datetime | None = None,
     ) -> list[Claim]:
         """Claim due jobs."""
-        claims = await self._locking.claim(
-            lambda most: self._sender.apply(self._rules.claim, worker, lanes, most, without, now),
+        claims = await self._sender.locking.claim(
+            lambda most: self._sender.apply(
+                self._sender.rules.claim, worker, lanes, most, without, now
+            ),
             lanes,
             limit,
         )
@@ -274,21 +281,21 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         bound = bound or [s for s in settlements if s.follow_up]
         if not ((done and waiting) or bound or any(s.keyed for s in waiting)):
             if done:
-                return await self._sender.apply(self._rules.finish, done, now)
-            return await self._sender.apply(self._rules.resume, worker, waiting, now)
+                return await self._sender.apply(self._sender.rules.finish, done, now)
+            return await self._sender.apply(self._sender.rules.resume, worker, waiting, now)
 
         def settle(
             conn: Connection, done: Sequence[Settlement], waiting: Sequence[Settlement]
         ) -> set[int]:
             return self._settling.settle(conn, worker, done, waiting, now)
 
-        return await self._locking.settle(settle, done, waiting)
+        return await self._sender.locking.settle(settle, done, waiting)
 
     async def release(self, jobs: Sequence[tuple[int, int]]) -> set[int]:
         """Release jobs that were never started."""
         if not jobs:
             return set()
-        return await self._sender.apply(self._rules.release, jobs)
+        return await self._sender.apply(self._sender.rules.release, jobs)
 
     async def lose(
         self, jobs: Sequence[tuple[int, int]], *, now: datetime | None = None
@@ -296,23 +303,25 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         """Record that runs were lost."""
         if not jobs:
             return set()
-        run, lose = self._insistent.run, self._rules.lose
+        run, lose = self._sender.insistent.run, self._sender.rules.lose
         ids = [id for id, _ in jobs]
         return await self._history_of(lambda: run(applied, lose, jobs, now), ids)
 
     async def note_start(self, worker: int, job: int, run: int, *, lost: int, attempt: int) -> bool:
         """Record the start of a job that was lost before."""
-        return await self._runner.run(
+        return await self._sender.runner.run(
             statements.workers.note_start, worker, (job, run), lost, attempt
         )
 
     async def unlocked(self, jobs: Collection[int]) -> set[int]:
         """Return the live jobs among these that no other transaction has locked."""
-        return await self._runner.run(statements.workers.unlocked, jobs)
+        return await self._sender.runner.run(statements.workers.unlocked, jobs)
 
     async def held(self, worker: int) -> list[tuple[int, int]]:
         """Return (id, run) of every job a worker holds."""
-        return await self._patient.alone(statements.workers.held, self._dialect, worker)
+        return await self._sender.patient.alone(
+            statements.workers.held, self._sender.dialect, worker
+        )
 
     # Housekeeping
 
@@ -320,31 +329,34 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
         self, duty: str, worker: int, *, ttl: float, every: float, now: datetime | None = None
     ) -> bool:
         """Try to become the worker that performs `duty` now; return whether that succeeded."""
-        return await self._runner.alone(
-            statements.workers.lease, self._dialect, duty, worker, ttl, every, now
+        return await self._sender.runner.alone(
+            statements.workers.lease, self._sender.dialect, duty, worker, ttl, every, now
         )
 
     async def held_elsewhere(self, duty: str, worker: int, *, now: datetime | None = None) -> float:
         """Return the seconds for which another worker holds a duty."""
-        return await self._runner.alone(
-            statements.workers.held_elsewhere, self._dialect, duty, worker, now
+        return await self._sender.runner.alone(
+            statements.workers.held_elsewhere, self._sender.dialect, duty, worker, now
         )
 
     async def rescue(
         self, *, orphans: bool = True, now: datetime | None = None
     ) -> list[tuple[int, int]]:
         """Rescue the jobs of vanished workers."""
-        if self._rules.in_transaction:
-            if not await self._runner.alone(self._rules.is_anyone_gone(now)):
+        if self._sender.rules.in_transaction:
+            if not await self._sender.runner.alone(self._sender.rules.is_anyone_gone(now)):
                 return []
-            run, rescue = self._patient.run, self._rules.rescue
+            run, rescue = self._sender.patient.run, self._sender.rules.rescue
             rescued = await self._history_of(lambda: run(applied, rescue, orphans, now), None)
         else:
-            runner = self._patient if orphans else self._insistent
+            runner = self._sender.patient if orphans else self._sender.insistent
             rescued = await self._history_of(
-                lambda: runner.insist(lambda: runner.alone(self._rules.rescue(orphans, now))), None
+                lambda: runner.insist(
+                    lambda: runner.alone(self._sender.rules.rescue(orphans, now))
+                ),
+                None,
             )
-        self._sender.announce(rescued)
+        self._sender.announce(len(rescued))
         return rescued
 
     async def prune(
@@ -352,34 +364,40 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
     ) -> int:
         """Delete a batch of finished jobs."""
         if outcome is OutcomeKind.SUCCEEDED:
-            await self._patient.alone(statements.results.expire, self._dialect.moment(now))
-        return await self._patient.run(
-            statements.job_admin.prune, outcome, self._dialect.moment(now, -before), limit
+            await self._sender.patient.alone(
+                statements.results.expire, self._sender.dialect.moment(now)
+            )
+        return await self._sender.patient.run(
+            statements.job_admin.prune, outcome, self._sender.dialect.moment(now, -before), limit
         )
 
     async def roll_up(self, keep: float | None, *, now: datetime | None = None) -> bool:
         """Add up finished jobs; count live jobs once all is added up."""
-        more = await self._sender.patiently(self._rules.roll_up, keep, now)
+        more = await self._sender.patiently(self._sender.rules.roll_up, keep, now)
         if not more:
-            await self._sender.patiently(self._rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now)
+            await self._sender.patiently(
+                self._sender.rules.count_backlog, MAX_LIVE_JOBS_COUNTED, now
+            )
         return more
 
     async def mend(self, *, now: datetime | None = None) -> dict[str, int]:
         """Repair some leftovers; return how many, by a description."""
-        return await self._patient.run(statements.leftovers.mend, self._dialect, now)
+        return await self._sender.patient.run(statements.leftovers.mend, self._sender.dialect, now)
 
     async def refresh_statistics(self) -> None:
         """Update the query planner's statistics."""
-        await self._patient.run(self._dialect.refresh_statistics)
+        await self._sender.patient.run(self._sender.dialect.refresh_statistics)
 
     async def declare_fairness(self, tasks: Mapping[str, str | None]) -> None:
         """Record by which argument the jobs of each task are claimed fairly."""
         if any(tasks.values()):
-            await self._insistent.run(statements.fairness.declare, self._dialect, tasks)
+            await self._sender.insistent.run(
+                statements.fairness.declare, self._sender.dialect, tasks
+            )
         else:
-            alone = self._runner.alone
-            await self._insistent.insist(
-                lambda: alone(statements.fairness.declare, self._dialect, tasks)
+            alone = self._sender.runner.alone
+            await self._sender.insistent.insist(
+                lambda: alone(statements.fairness.declare, self._sender.dialect, tasks)
             )
 
     # Handlers, people and dashboards
@@ -403,30 +421,30 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
 
     async def jobs(self, which: JobFilter) -> list[JobRecord]:
         """List the jobs that match, newest first."""
-        return await self._runner.read(for_people(statements.records.jobs), which)
+        return await self._sender.runner.read(for_people(statements.records.jobs), which)
 
     async def job(self, id: int) -> JobRecord:
         """Return one job with its attempts."""
-        return await self._runner.read(for_people(statements.records.job), id)
+        return await self._sender.runner.read(for_people(statements.records.job), id)
 
     async def counts(self) -> list[QueueCount]:
         """Count jobs by queue and state."""
-        return await self._runner.read(for_people(statements.records.counts))
+        return await self._sender.runner.read(for_people(statements.records.counts))
 
     async def workers(self, *, near: bool = False) -> list[WorkerRecord]:
         """List the registered workers."""
-        likely = self._dialect.running_near() if near else None
+        likely = self._sender.dialect.running_near() if near else None
         if likely is not None:
             return await self._sender.look(for_people(statements.finding.figures.workers), likely)
-        return await self._runner.read(for_people(statements.records.workers))
+        return await self._sender.runner.read(for_people(statements.records.workers))
 
     async def cancel(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Cancel live jobs."""
         enqueue = self._intake.enqueue
         return await self._history_of(
-            lambda: self._locking.order(
+            lambda: self._sender.locking.order(
                 lambda conn, which: statements.job_admin.cancel(
-                    conn, self._dialect, enqueue, which, now
+                    conn, self._sender.dialect, enqueue, which, now
                 ),
                 which,
             ),
@@ -435,46 +453,46 @@ class SqlStore(Parts, SqlRecords, SqlCarried, SqlSifting):
 
     async def end_expired(self, limit: int, *, now: datetime | None = None) -> int:
         """End jobs that wait and are not wanted any more."""
-        moment, enqueue = self._dialect.moment(now), self._intake.enqueue
-        waiting, seen = await self._runner.alone(statements.job_admin.expired, moment, limit)
+        moment, enqueue = self._sender.dialect.moment(now), self._intake.enqueue
+        waiting, seen = await self._sender.runner.alone(statements.job_admin.expired, moment, limit)
         if not (waiting or seen):
             return 0
         from mutirao.model.jobs.records import JobFilter
 
         ended = await self._history_of(
-            lambda: self._locking.order(
+            lambda: self._sender.locking.order(
                 lambda conn, which: statements.job_admin.end_expired(
-                    conn, self._dialect, enqueue, which, now
+                    conn, self._sender.dialect, enqueue, which, now
                 ),
                 JobFilter(ids=tuple(waiting)),
             ),
             None,
         )
-        await self._insistent.run(statements.job_admin.has_seen_expired, [*seen, *ended])
+        await self._sender.insistent.run(statements.job_admin.has_seen_expired, [*seen, *ended])
         return len(ended)
 
     async def run_now(self, which: JobFilter, *, now: datetime | None = None) -> list[int]:
         """Make waiting jobs due now."""
-        moment = self._dialect.moment(now)
-        ids = await self._locking.order(
+        moment = self._sender.dialect.moment(now)
+        ids = await self._sender.locking.order(
             lambda conn, which: _run_and_wake(
-                conn, self._dialect, statements.job_admin.run_now, which, moment
+                conn, self._sender.dialect, statements.job_admin.run_now, which, moment
             ),
             which,
         )
-        self._sender.announce(ids)
+        self._sender.announce(len(ids))
         return ids
 
     async def redrive(self, which: JobFilter) -> list[int]:
         """Enqueue dead jobs again."""
         redrive = statements.job_admin.redrive
-        ids = await self._insistent.run(redrive, which, self._intake.enqueue)
-        self._sender.announce(ids)
+        ids = await self._sender.insistent.run(redrive, which, self._intake.enqueue)
+        self._sender.announce(len(ids))
         return ids
 
     async def unserved_tasks(self, known: Collection[str]) -> dict[str, int]:
         """Count waiting jobs of unknown tasks."""
-        return await self._runner.read(for_people(statements.records.unserved_tasks), known)
+        return await self._sender.runner.read(for_people(statements.records.unserved_tasks), known)
 
 
 def _run_and_wake(conn: Connection, dialect: Any, body: Callable[..., Any], *args: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The parts of the store that are objects; their statements are loaded by the first call."""
+"""The parts of the store that are objects, each loaded with its statements when it is asked for."""
 
 from __future__ import annotations
 

@@ -1,18 +1,18 @@
 """What pages read: `mutirao.ports.reading`."""
 
 from mutirao.sql.statements.finding import figures as sums, paging, standing as standings
-from mutirao.sql.store.part import StorePart, looking, reading
+from mutirao.sql.store.part_calls import StorePart, read, read_many
 
 
 class SqlReading(StorePart):
     """`store.reading`."""
 
-    page = looking(paging.page)
-    how_many = looking(paging.how_many)
-    figures = looking(sums.figures)
-    hours = reading(sums.hours)
-    minutes = reading(sums.minutes)
-    waits = reading(sums.waits)
-    errors = reading(sums.errors)
-    running = looking(sums.running)
-    standing = reading(standings.standing)
+    page = read_many(paging.page)
+    how_many = read_many(paging.how_many)
+    figures = read_many(sums.figures)
+    hours = read(sums.hours)
+    minutes = read(sums.minutes)
+    waits = read(sums.waits)
+    errors = read(sums.errors)
+    running = read_many(sums.running)
+    standing = read(standings.standing)

@@ -1,4 +1,4 @@
-"""Schedules in the tables: `mutirao.ports.records_api`."""
+"""Schedules in the tables: `mutirao.ports.schedules`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from mutirao.sql import statements
 from mutirao.sql.schema import tables
-from mutirao.sql.statements import schedules
-from mutirao.sql.store.part import DeclaredPart, reading
+from mutirao.sql.statements import schedule_changes, schedules, ticking
+from mutirao.sql.store.part_calls import DeclaredPart, read
 
 if TYPE_CHECKING:
     from mutirao.model.schedules.schedule import Agenda, Amend, Amended, TickResult
@@ -19,7 +18,7 @@ class SqlSchedules(DeclaredPart):
     """`store.schedules`."""
 
     declared = tables.schedule
-    listed = reading(schedules.listed)
+    listed = read(schedules.listed)
 
     async def agenda(self, *, without: Collection[str] = (), now: datetime | None = None) -> Agenda:
         """Return the schedules that are due."""
@@ -36,7 +35,7 @@ class SqlSchedules(DeclaredPart):
     ) -> list[Amended]:
         """Change schedules and make their jobs."""
         sender = self._sender
-        changes = statements.schedule_changes.Amending(sender.dialect, sender.enqueue, amends, now)
+        changes = schedule_changes.Amending(sender.dialect, sender.enqueue, amends, now)
         return await sender.insistent.run(changes.write)
 
     async def tick(
@@ -44,5 +43,5 @@ class SqlSchedules(DeclaredPart):
     ) -> list[TickResult]:
         """Make the jobs of due schedules."""
         sender = self._sender
-        batch = statements.ticking.Batch(sender.dialect, sender.enqueue, limit, without, now)
+        batch = ticking.Batch(sender.dialect, sender.enqueue, limit, without, now)
         return await sender.insistent.run(batch.write)

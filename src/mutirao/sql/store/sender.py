@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sized
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from mutirao.model.jobs.job import Wake
@@ -42,15 +43,15 @@ class StatementSender:
     patient: Runner
     hub: HubAccess | None = None
 
-    @property
+    @cached_property
     def rules(self) -> Rules:
         """Those of the dialect."""
         return self.dialect.rules
 
-    @property
+    @cached_property
     def locking(self) -> RowLocking:
         """What runs bodies that lock the live rows of many jobs."""
-        return RowLocking(self.dialect.rules, self.insistent, self.runner)
+        return RowLocking(self.rules, self.insistent, self.runner)
 
     async def apply(self, rule: Callable[P, Query[R]], *args: P.args, **kwargs: P.kwargs) -> R:
         """Apply a rule, in a transaction if the rules need one."""
@@ -80,7 +81,7 @@ class StatementSender:
         look = self.runner.read if alone else self.runner.run
         return await look(body, *args, **kwargs)
 
-    def announce(self, ready: Sized) -> None:
+    def announce(self, ready: int) -> None:
         """Notify the hub, if there is one, that so many jobs became ready."""
-        if self.hub is not None and self.hub.listens and len(ready):
-            self.hub.announce(Wake(), len(ready))
+        if self.hub is not None and self.hub.listens and ready:
+            self.hub.announce(Wake(), ready)

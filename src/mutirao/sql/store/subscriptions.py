@@ -1,4 +1,4 @@
-"""Subscriptions in the tables, and deliveries to them: `mutirao.ports.records_api`."""
+"""Subscriptions in the tables, and deliveries to them: `mutirao.ports.subscriptions`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mutirao.model.jobs.outcome import completion
 from mutirao.sql import statements
 from mutirao.sql.schema import tables
 from mutirao.sql.statements import subscriptions, topics
-from mutirao.sql.store.part import DeclaredPart, changing_limits, reading, writing
+from mutirao.sql.store.part_calls import DeclaredPart, change_limits, read, write
 from mutirao.sql.store.settling import Settling
 
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ class SqlSubscriptions(DeclaredPart):
     """`store.subscriptions`."""
 
     declared = tables.subscription
-    put_all = changing_limits(subscriptions.put)
-    set_active = writing(subscriptions.set_active)
-    change = writing(subscriptions.change)
-    remove = changing_limits(subscriptions.remove, frees=True)
-    listed = reading(subscriptions.listed)
+    put_all = change_limits(subscriptions.put)
+    set_active = write(subscriptions.set_active)
+    change = write(subscriptions.change)
+    remove = change_limits(subscriptions.remove, frees=True)
+    listed = read(subscriptions.listed)
 
     async def put(
         self,
@@ -60,7 +60,7 @@ class SqlSubscriptions(DeclaredPart):
             if not await self._disable_unfit(publication):
                 raise
             last = await self._fan_out(publication, attempt, after)
-        self._sender.announce([publication])
+        self._sender.announce(1)
         return last
 
     async def _disable_unfit(self, publication: Job) -> bool:

@@ -11,10 +11,7 @@ from mutirao.sql import statements
 
 if TYPE_CHECKING:
     from mutirao.model.jobs.job import Claim, Lane
-    from mutirao.sql.connections.runner import Runner
-    from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
-    from mutirao.sql.rules.base import Rules
     from mutirao.sql.store.sender import StatementSender
 
 T = TypeVar("T")
@@ -25,11 +22,6 @@ class SqlSifting:
     """The part of `SqlStore` that implements `mutirao.ports.unreadable_rows`."""
 
     _sender: StatementSender
-    _dialect: Dialect
-    _rules: Rules
-    _runner: Runner
-    _insistent: Runner
-    _patient: Runner
     _intake: SqlIntake
     _whole: Callable[[list[Claim]], Awaitable[list[Claim]]]
 
@@ -37,8 +29,8 @@ class SqlSifting:
         self, lanes: Sequence[Lane] | None, limit: int, *, now: datetime | None = None
     ) -> list[int]:
         """Return the ids of due jobs."""
-        return await self._runner.alone(
-            statements.unreadable_rows.due, self._dialect, lanes, limit, now
+        return await self._sender.runner.alone(
+            statements.unreadable_rows.due, self._sender.dialect, lanes, limit, now
         )
 
     async def claim_these(
@@ -47,28 +39,30 @@ class SqlSifting:
         """Claim jobs by their ids: as by doorbells, which need not have been rung."""
         claims: list[Claim] = []
         for _ in range(MAX_TRIES):
-            runs = await self._runner.alone(
-                statements.unreadable_rows.waiting, self._dialect, list(jobs)
+            runs = await self._sender.runner.alone(
+                statements.unreadable_rows.waiting, self._sender.dialect, list(jobs)
             )
             if not runs:
                 return []
-            claims = await self._sender.apply(self._rules.answer, worker, runs, now)
+            claims = await self._sender.apply(self._sender.rules.answer, worker, runs, now)
             if not getattr(claims, "again", False):
                 break
         return await self._whole(claims)
 
     async def disown(self, jobs: Collection[int] | None) -> set[int]:
         """Delete attempts that no run has made."""
-        return await self._patient.run(statements.stray_attempts.disown, self._dialect, jobs)
+        return await self._sender.patient.run(
+            statements.stray_attempts.disown, self._sender.dialect, jobs
+        )
 
     async def bury(
         self, job: int, error_type: str, error: str, *, now: datetime | None = None
     ) -> bool:
         """End a waiting job as dead."""
         how = statements.unreadable_rows.Burial(
-            self._dialect, self._intake.enqueue, error_type, error, now
+            self._sender.dialect, self._intake.enqueue, error_type, error, now
         )
-        return await self._history_of(lambda: self._insistent.run(how.bury, job), [job])
+        return await self._history_of(lambda: self._sender.insistent.run(how.bury, job), [job])
 
     async def _history_of(
         self, write: Callable[[], Awaitable[T]], jobs: Collection[int] | None

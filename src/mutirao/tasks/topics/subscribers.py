@@ -1,6 +1,6 @@
 """Subscribers: tasks whose jobs are deliveries of publications.
 
-The claim of a delivery has the payload and the topic (`mutirao.ports.records_api`).
+The claim of a delivery has the payload and the topic (`mutirao.ports.subscriptions`).
 """
 
 from collections.abc import Callable, Mapping

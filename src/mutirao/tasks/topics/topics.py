@@ -8,7 +8,7 @@
     orders.publish(OrderPlaced(7), conn=session)
 
 A worker makes the deliveries of a publication; the function of its task is never called. The claim
-of a delivery has the payload and the topic (`mutirao.ports.records_api`).
+of a delivery has the payload and the topic (`mutirao.ports.subscriptions`).
 """
 
 from collections.abc import Iterable

@@ -136,7 +136,7 @@ def listed(
 def prune(
     conn: Connection, dialect: Dialect, before: float, limit: int, now: datetime | None = None
 ) -> int:
-    """Forget old actions; return how many."""
+    """Forget actions that began more than `before` seconds ago, oldest first; return how many."""
     old = _ROW.started_at < dialect.moment(now, -before)
     oldest = select(_ROW.id).where(old).order_by(_ROW.started_at).limit(limit)
     found: Sequence[int] = conn.scalars(oldest).all()

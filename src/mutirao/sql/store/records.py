@@ -21,25 +21,17 @@ if TYPE_CHECKING:
     from mutirao.model.jobs.change import Change
     from mutirao.model.jobs.records import Ending, GraphRecord, GraphState, JobFilter, Progress
     from mutirao.model.keys.uniqueness import Unique
-    from mutirao.sql.connections.runner import Runner
-    from mutirao.sql.dialects.base import Dialect
     from mutirao.sql.enqueue.intake import SqlIntake
-    from mutirao.sql.store.locking import RowLocking
     from mutirao.sql.store.sender import StatementSender
 
 MAX_KEYS_PER_LOOK = 100  # whose rules are applied before others have their turn
 
 
 class SqlRecords:
-    """The part of `SqlStore` that implements `mutirao.ports.records_api`."""
+    """The part of `SqlStore` for changes, supersede, the inbox, graphs, results and progress."""
 
     _sender: StatementSender
-    _dialect: Dialect
     _intake: SqlIntake
-    _runner: Runner
-    _insistent: Runner
-    _patient: Runner
-    _locking: RowLocking
 
     # Jobs that wait
 
@@ -47,24 +39,30 @@ class SqlRecords:
         self, which: JobFilter, new: Change, *, now: datetime | None = None
     ) -> list[int]:
         """Give waiting jobs new values."""
-        ids = await self._locking.order(
-            lambda conn, which: statements.change.change(conn, self._dialect, which, new, now),
+        ids = await self._sender.locking.order(
+            lambda conn, which: statements.change.change(
+                conn, self._sender.dialect, which, new, now
+            ),
             which,
         )
-        self._sender.announce(ids)
+        self._sender.announce(len(ids))
         return ids
 
     # Supersede
 
     async def declare_supersede(self, tasks: Mapping[str, Unique]) -> None:
         """Record which tasks have a supersede rule."""
-        await self._insistent.run(statements.supersede.declare, tasks)
+        await self._sender.insistent.run(statements.supersede.declare, tasks)
 
     async def judge(self, rules: Mapping[str, Unique], *, now: datetime | None = None) -> int:
         """Apply rules to jobs that SQL enqueued."""
-        found = await self._runner.alone(statements.supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK)
+        found = await self._sender.runner.alone(
+            statements.supersede.unjudged, [*rules], MAX_KEYS_PER_LOOK
+        )
         for task, name in found:
-            await self._insistent.run(statements.supersede.judge, name, task, rules[task], now)
+            await self._sender.insistent.run(
+                statements.supersede.judge, name, task, rules[task], now
+            )
         return len(found)
 
     # The inbox
@@ -79,8 +77,8 @@ class SqlRecords:
 
     async def prune_inbox(self, before: float, limit: int, *, now: datetime | None = None) -> int:
         """Forget some old messages."""
-        moment = self._dialect.moment(now, -before)
-        return await self._patient.run(statements.inbox.prune, moment, limit)
+        sender, prune = self._sender, statements.inbox.prune
+        return await sender.patient.run(prune, sender.dialect, before, limit, now)
 
     async def _whole(self, claims: list[Claim]) -> list[Claim]:
         """Fill in what claims refer to. Most have no metadata, and refer to nothing."""
@@ -91,14 +89,16 @@ class SqlRecords:
             flags = _flags(claims, steps)
             flagged = [claim for claim in claims if claim.metadata is not None]
             if any(TAKES_RESULTS in each for each in flags):
-                claims[:] = await self._runner.alone(statements.graphs.with_results, claims)
+                claims[:] = await self._sender.runner.alone(statements.graphs.with_results, claims)
         if any(
             claim.key is not None and statements.topics.may_be_delivery(claim) for claim in flagged
         ):
-            held = await self._insistent.run(statements.ordering.hold_back, self._dialect, flagged)
+            held = await self._sender.insistent.run(
+                statements.ordering.hold_back, self._sender.dialect, flagged
+            )
             claims = without(claims, held)
         if any(map(statements.topics.may_be_delivery, flagged)):
-            claims[:] = await self._runner.alone(statements.topics.with_events, claims)
+            claims[:] = await self._sender.runner.alone(statements.topics.with_events, claims)
         return claims
 
     # Graphs, results, progress
@@ -107,24 +107,28 @@ class SqlRecords:
         self, state: GraphState | None = None, limit: int | None = 100
     ) -> list[GraphRecord]:
         """List graphs."""
-        return await self._runner.read(for_people(statements.records.graphs), state, limit)
+        return await self._sender.runner.read(for_people(statements.records.graphs), state, limit)
 
     async def graph(self, id: int) -> GraphRecord:
         """Return one graph with its steps."""
-        return await self._runner.read(for_people(statements.records.graph), id)
+        return await self._sender.runner.read(for_people(statements.records.graph), id)
 
     async def endings(self, jobs: Collection[int]) -> list[Ending]:
         """Return how the jobs stand."""
-        return await self._runner.read(for_people(statements.results.endings), list(jobs))
+        return await self._sender.runner.read(for_people(statements.results.endings), list(jobs))
 
     async def await_ends(self, jobs: Collection[int]) -> None:
         """Request a notification when one of these jobs ends."""
-        if self._dialect.notifies_ends:
-            await self._runner.alone(statements.results.await_ends, self._dialect, list(jobs))
+        if self._sender.dialect.notifies_ends:
+            await self._sender.runner.alone(
+                statements.results.await_ends, self._sender.dialect, list(jobs)
+            )
 
     async def report(self, told: Collection[Progress], *, now: datetime | None = None) -> None:
         """Write the progress of attempts."""
-        await self._insistent.run(statements.results.report, self._dialect, list(told), now)
+        await self._sender.insistent.run(
+            statements.results.report, self._sender.dialect, list(told), now
+        )
 
 
 def _flags(claims: list[Claim], steps: Collection[Claim]) -> list[frozenset[str]]:

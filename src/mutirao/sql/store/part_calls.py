@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Coroutine
 from datetime import datetime
-from functools import wraps
+from functools import update_wrapper
+from inspect import Signature, signature
 from typing import Any, ClassVar, Concatenate, ParamSpec, TypeVar
 
 from sqlalchemy import Connection, Table
@@ -20,6 +21,7 @@ from mutirao.sql.store.sender import StatementSender
 
 P = ParamSpec("P")
 R = TypeVar("R")
+_DESCRIBED = ("__module__", "__name__", "__qualname__", "__doc__")
 
 
 class StorePart:
@@ -42,70 +44,78 @@ class DeclaredPart(StorePart):
         await sender.runner.alone(body, self.declared, sender.dialect, names, worker, every, now)
 
 
-Read = Callable[Concatenate[Connection, P], R]
-Write = Callable[Concatenate[Connection, Dialect, P], R]
+Reading = Callable[Concatenate[Connection, P], R]
+Writing = Callable[Concatenate[Connection, Dialect, P], R]
 Call = Callable[Concatenate[StorePart, P], Coroutine[Any, Any, R]]
 
 
-def asking(body: Read[P, R]) -> Call[P, R]:
+def single(body: Reading[P, R]) -> Call[P, R]:
     """Make a call of a single statement, without a transaction."""
 
-    @wraps(body)
     async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         return await self._sender.runner.alone(body, *args, **kwargs)
 
-    return call
+    return _described(call, body, given=1)
 
 
-def reading(body: Read[P, R]) -> Call[P, R]:
+def read(body: Reading[P, R]) -> Call[P, R]:
     """Make a call that reads for people."""
-    read = for_people(body)
+    reading = for_people(body)
 
-    @wraps(body)
     async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._sender.runner.read(read, *args, **kwargs)
+        return await self._sender.runner.read(reading, *args, **kwargs)
 
-    return call
+    return _described(call, body, given=1)
 
 
-def looking(body: Read[P, R]) -> Call[P, R]:
+def read_many(body: Reading[P, R]) -> Call[P, R]:
     """Make a call that reads many rows for people, as `StatementSender.look` does."""
-    look = for_people(body)
+    reading = for_people(body)
 
-    @wraps(body)
     async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
-        return await self._sender.look(look, *args, **kwargs)
+        return await self._sender.look(reading, *args, **kwargs)
 
-    return call
+    return _described(call, body, given=1)
 
 
-def writing(body: Write[P, R], *, patient: bool = False) -> Call[P, R]:
+def write(body: Writing[P, R], *, patient: bool = False) -> Call[P, R]:
     """Make a call that writes in one transaction, again if the database aborted it for another.
 
     `patient`: it may take long.
     """
 
-    @wraps(body)
     async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         runner = self._sender.patient if patient else self._sender.insistent
         return await runner.run(body, self._sender.dialect, *args, **kwargs)
 
-    return call
+    return _described(call, body, given=2)
 
 
-def changing_limits(body: Write[P, R], *, patient: bool = False, frees: bool = False) -> Call[P, R]:
+def change_limits(body: Writing[P, R], *, patient: bool = False, frees: bool = False) -> Call[P, R]:
     """Make a call that writes and changes limits, as `RowLocking.limits` does.
 
     `patient`: it may take long. `frees`: if it says that it did something, jobs became ready.
     """
 
-    @wraps(body)
     async def call(self: StorePart, /, *args: P.args, **kwargs: P.kwargs) -> R:
         sender = self._sender
         runner = sender.patient if patient else sender.insistent
         done = await sender.locking.limits(runner, body, sender.dialect, *args, **kwargs)
-        if frees:
-            sender.announce([done] if done else [])
+        if frees and done:
+            sender.announce(1)
         return done
 
+    return _described(call, body, given=2)
+
+
+def _described(call: Call[P, R], body: Callable[..., R], *, given: int) -> Call[P, R]:
+    """Give a call the name, the docstring and the parameters of its function.
+
+    `given`: as many first parameters are given by the sender, and in their place is `self`.
+    """
+    [itself, *_] = signature(call).parameters.values()
+    taken = [*signature(body).parameters.values()][given:]
+    described: Any = update_wrapper(call, body, assigned=_DESCRIBED, updated=())
+    del described.__wrapped__
+    described.__signature__ = Signature([itself, *taken])
     return call
