@@ -295,7 +295,7 @@ class Engines:
 
     def _prepare(self, engine: Engine, alone: bool) -> None:
         self._connecting.prepare(engine)
-        refuse_unknown(engine.dialect, engine.url.drivername)  # whoever connects by now
+        refuse_unknown(engine.dialect, engine.url.drivername)  # it wraps what `prepare` put there
         event.listen(engine, "handle_error", self._give_up_connection)
         if self.names is not None:
             event.listen(engine, "before_cursor_execute", self.names.say, retval=True)

@@ -2,11 +2,11 @@
 
 AMQP 0.9.1 cannot change the prefetch of a consumer. So it grows by further consumers of the same
 channel, and shrinks by cancelling them. RabbitMQ gives back what is on its way to a consumer that
-is cancelled, and counts that as a delivery. Each such message is then taken for one that ended its
-worker, and runs without others (`engine/brokers/redelivered.py`): where a consumer was cancelled to
-grow, 150 to 660 of 4,000 messages came back so in every third drain, which fell from 13,000 to 110
-to 330 a second (RabbitMQ 3.10.8). A consumer that holds all that it may, or to which nothing has
-come for a while, has nothing on its way.
+is cancelled, and counts that as a delivery. Each such message is taken for one that ended its
+worker, and runs without others (`engine/brokers/redelivered.py`). When a consumer was cancelled to
+grow, 150 to 660 of 4,000 messages came back in every third drain. Such a drain made 110 to 330 a
+second in place of 13,000 (RabbitMQ 3.10.8). A consumer that holds all that it may, or to which
+nothing has come for a while, has nothing on its way.
 """
 
 import asyncio
