@@ -30,7 +30,7 @@ from mutirao.model.brokers.message import Ack, Bury, DeadMessage, Delivery
 from mutirao.model.findings import Level
 from mutirao.ports import Consumer, Transport
 from mutirao.ports.events import EventFeed, TellsEvents
-from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, topology
+from mutirao.transports.rabbitmq import RabbitMQ, consumer, links, prefetch, topology
 from mutirao_conformance import EventsContract, TransportContract
 from mutirao_conformance.events import ALL, event
 from mutirao_conformance.kit import deadline
@@ -327,8 +327,12 @@ async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:
     await transport.aclose()
 
 
-async def test_another_prefetch_returns_nothing(transport: RabbitMQ) -> None:
+async def test_another_prefetch_returns_nothing(
+    transport: RabbitMQ, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Nor does a stop: what is on its way to a cancelled consumer counts as delivered before."""
+    monkeypatch.setattr(prefetch, "QUIET", 2.0)  # for which a busy broker hands out nothing
+    monkeypatch.setattr(prefetch, "LONGEST_STOP", 60.0)
     sizes, left = cycle((20, 80, 320, 20, 500)), 2_000
     await publish(transport, *(letter() for _ in range(left)))
 
@@ -349,6 +353,21 @@ async def test_another_prefetch_returns_nothing(transport: RabbitMQ) -> None:
             while await take(one):
                 pass
     assert left == 0
+
+
+async def test_a_smaller_prefetch_while_all_is_held(transport: RabbitMQ) -> None:
+    """What is held stays held, and what waits comes to who is left."""
+    await publish(transport, *(letter() for _ in range(10)))
+    async with deadline(), transport.consumer(QUEUE, 2, print) as one:
+        await one.resize(6)
+        held = await receive(one, 6)
+        await one.resize(3)
+        await until(lambda: sum(one._prefetch._sizes.values()) == 3)
+        await settle(one, *map(Ack, held))
+        for _ in range(4):
+            (came,) = await one.receive(1)
+            assert came.returned == 0
+            await settle(one, Ack(came))
 
 
 async def test_a_consumer_that_the_broker_has_forgotten(

@@ -15,7 +15,7 @@ from math import inf
 from time import monotonic
 from typing import Protocol
 
-QUIET = 0.05  # seconds without a delivery, after which none is on its way
+QUIET = 0.1  # seconds without a delivery, after which none is on its way
 LONGEST_STOP = 1.0  # seconds for which a stop waits for that: others acknowledge meanwhile
 
 
