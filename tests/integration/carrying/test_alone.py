@@ -34,6 +34,7 @@ from mutirao.transports import memory
 from mutirao.transports.memory import MemoryTransport
 from tests.integration.worker import children
 from tests.support.engine import MAX_LOST_RUNS, broker_queues
+from tests.support.log_records import ours
 from tests.support.waiting import soon, until, wait_until
 
 ALL_WELL = 0.05  # seconds between attempts
@@ -392,7 +393,7 @@ async def test_messages_that_nobody_can_run(
     for name, text in zip(map(next, map(iter, said)), seen, strict=True):
         assert f"its header {name!r} is" in text
         assert "publish it again" in text
-    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.ERROR]
+    lines = [each.getMessage() for each in ours(caplog) if each.levelno == logging.ERROR]
     assert sum("no message of Mutirão" in line for line in lines) == 1
     assert sum("no such task here: other" in line for line in lines) == 1
 

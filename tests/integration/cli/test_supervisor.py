@@ -17,6 +17,7 @@ import watchfiles
 from mutirao.cli.reloading import watch_here
 from mutirao.cli.supervisor import Supervisor
 from mutirao.errors import ConfigurationError
+from tests.support.log_records import ours
 from tests.support.waiting import soon
 
 # It tells of its start and of each signal, and ends when it is written to.
@@ -158,7 +159,7 @@ def test_watching_that_fails(tmp_path: Path, caplog: pytest.LogCaptureFixture) -
         process = await trial.started()
         await trial.changes.put(None)
         await process.says(b"SIGTERM")
-        logged = [record for record in caplog.records if record.levelno == logging.ERROR]
+        logged = [record for record in ours(caplog) if record.levelno == logging.ERROR]
         assert [each.getMessage() for each in logged] == [
             "nothing can be watched: stopping the worker processes"
         ]

@@ -26,6 +26,7 @@ from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.schedules.test_plans import rows
 from tests.integration.schedules.test_working import scheduler
 from tests.support.engine import MAX_SCHEDULES_PER_BATCH, Scheduler
+from tests.support.log_records import ours
 
 pytestmark = pytest.mark.repeats("sqlite", decided="tests/conformance")
 
@@ -116,7 +117,7 @@ async def test_one_that_cannot_tick(url: str, said: str, caplog: pytest.LogCaptu
     assert await look(mine, 18) == [2]
     assert await look(mine, 20) == [0, 5]
     assert await made(store) == {"a": 2, "c": 2}
-    logged = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    logged = [each.getMessage() for each in ours(caplog) if each.levelno >= logging.ERROR]
     assert len(logged) == 1
     assert logged[0].startswith("schedule bad 0 cannot tick: ")
     assert said in logged[0]
@@ -171,7 +172,7 @@ async def test_a_task_whose_statement_is_refused(
         assert await look(mine, 18) == [2]
         assert await look(mine, 20) == [0, 5]
     assert await made(store) == {"good": 2}
-    logged = [each.getMessage() for each in caplog.records if each.levelno >= logging.ERROR]
+    logged = [each.getMessage() for each in ours(caplog) if each.levelno >= logging.ERROR]
     assert len(logged) == MAX_SCHEDULES_PER_BATCH + 10
     assert "schedule bad 7 cannot tick: the database refuses a statement: " in caplog.text
     await store.close()

@@ -26,6 +26,7 @@ from mutirao_conformance.kit import at, join
 from mutirao_conformance.schedules import plan, scheduled
 from tests.integration.worker.kit import working
 from tests.support.engine import LoopHealth, Scheduler, WorkerRow
+from tests.support.log_records import ours
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.repeats(
@@ -137,7 +138,7 @@ async def test_one_that_left_the_code(app: Mutirao, caplog: pytest.LogCaptureFix
         await other.confirm_declared()
         await app.schedules.aremove("s")
         await other.confirm_declared()
-    told = [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING]
+    told = [record.getMessage() for record in ours(caplog) if record.levelno >= logging.WARNING]
     assert len(told) == 2
     assert "schedule s was in the code of worker old:1 until 2024-02-29" in told[0]
 

@@ -16,6 +16,7 @@ from mutirao import Job, Mutirao
 from mutirao.sql.schema.tables import duty
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
+from tests.support.log_records import ours
 from tests.support.postgresql import PostgresServer, StopMode
 from tests.support.waiting import soon, until
 
@@ -128,7 +129,7 @@ async def test_connections_are_cut_again_and_again(
             assert _said(caplog, "the database is back; ")
     assert set(calls.values()) == {1}
     assert tables.outcomes() == {"succeeded"}
-    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
+    assert not [record for record in ours(caplog) if record.levelno > logging.WARNING]
 
 
 @pytest.mark.repeats("asyncpg", decided="tests/integration/service/test_database_trouble.py")

@@ -19,6 +19,7 @@ from mutirao.sql.schema.tables import attempt
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.troubles.conftest import DRIVERS
 from tests.integration.worker.kit import working
+from tests.support.log_records import ours
 from tests.support.pgbouncer import pgbouncer
 
 JOBS = 300
@@ -44,7 +45,7 @@ async def test_jobs_run(
         async with working(app, poll=0.2, batch=10):
             await all_finished(tables, JOBS)
         await app.aclose()
-    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
+    assert not [record for record in ours(caplog) if record.levelno > logging.WARNING]
     forgotten = caplog.text.count("a prepared statement is not as it was left")
     assert forgotten < MOST_FORGOTTEN
     noticed = forgotten > 0 or "statements are not prepared any more" in caplog.text

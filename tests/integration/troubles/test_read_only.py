@@ -13,6 +13,7 @@ from mutirao import Mutirao
 from mutirao.errors import StoreUnavailable
 from tests.integration.service.kit import Tables, all_finished
 from tests.integration.worker.kit import working
+from tests.support.log_records import ours
 from tests.support.postgresql import PostgresServer
 from tests.support.proxy import Proxy
 from tests.support.waiting import soon, until
@@ -44,7 +45,7 @@ async def test_a_worker_waits_until_it_passes(
             assert "the database is read-only" in caplog.text
         await all_finished(tables, JOBS)
         assert worker.health().alive
-    assert not [record for record in caplog.records if record.levelno > logging.WARNING]
+    assert not [record for record in ours(caplog) if record.levelno > logging.WARNING]
 
 
 async def test_a_worker_that_starts_then(troubled: Mutirao, postgres: PostgresServer) -> None:
