@@ -14,6 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from mutirao.errors import (
+    MutiraoError,
     SchemaTooNew,
     StoreBusy,
     StoreError,
@@ -190,7 +191,7 @@ class Handle:
                 now = self._process.world.now
                 self._weather.claimed_late |= {claim.id: now for claim in over.value}
             return
-        except (StoreError, Unread):  # there is nobody to tell
+        except (MutiraoError, Unread):  # there is nobody to tell
             return
         raise AssertionError(f"the store waited for something in {name}")
 
