@@ -154,11 +154,8 @@ class Receiver:
     ) -> None:
         self._begun: str | None = queue.begun
         self.queue, self._transport, self._settings = queue.name, queue.transport, settings
-        self._served, self._pulse, self._reader = (
-            ServedTasks(handlers.tasks, most=MOST_LOGGED),
-            pulse,
-            queue.reader,
-        )
+        self._served = ServedTasks(handlers.tasks, most=MOST_LOGGED)
+        self._pulse, self._reader = pulse, queue.reader
         longest, in_order = queue.transport.longest_again, not queue.transport.longest_delay
         overflow = Overflow(longest, in_order, handlers.executor.most_attempts, late)
         self._returns = DeliverySettler(

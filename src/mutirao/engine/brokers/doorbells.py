@@ -54,11 +54,8 @@ class Doorbells:
         answer: Answer,
     ) -> None:
         self.queue, self._transport, self._settings = queue, transport, settings
-        self._served, self._dispatcher, self._answer = (
-            ServedTasks(served, most=MOST_LOGGED),
-            dispatcher,
-            answer,
-        )
+        self._served = ServedTasks(served, most=MOST_LOGGED)
+        self._dispatcher, self._answer = dispatcher, answer
         self._waits_since: float | None = None
         self._prefetch, self._size = settings.concurrency, 1  # messages; doorbells in each, lately
         self._left: deque[Read] = deque()  # received, and waiting for room

@@ -28,18 +28,19 @@ class ServedTasks:
     ) -> None:
         self.names, self._most = names, most
         self.left: set[str] = set() if left is None else left
-        self._full = False
+
+    def _is_full(self) -> bool:
+        return self._most is not None and len(self.left) >= self._most
 
     def leave(
         self, tasks: Iterable[str], then: str = "left to other workers", level: int = WARNING
     ) -> None:
         """Log the tasks that were not logged before; `then`: what happens to their jobs."""
-        if self._full or not (new := {*tasks} - self.left):
+        if self._is_full() or not (new := {*tasks} - self.left):
             return
         self.left |= new
         log.say(level, "no such task here: %s; %s", ", ".join(sorted(new)), then)
-        if self._most is not None and len(self.left) >= self._most:
-            self._full = True
+        if self._is_full():
             log.say(level, "%s such tasks were logged; others are not any more", len(self.left))
 
 

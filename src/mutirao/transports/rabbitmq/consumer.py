@@ -74,7 +74,7 @@ class RabbitConsumer:
         self._channel.closing.add_done_callback(self._closed)
         self._channel.on_consumer_cancel_callbacks.add(self._cancelled)
         if self._topology.source is not None:
-            self._own_tag = await self._consume(prefetch, self._topology.queue(self._queue))
+            self._own_tag = await self.consume(prefetch, self._topology.queue(self._queue))
         await self._prefetch.resize(prefetch)
         self._watching = asyncio.create_task(self._watch())
 
@@ -165,11 +165,8 @@ class RabbitConsumer:
         self._come.ended = True
         self._come.notify()
 
-    async def consume(self, prefetch: int) -> str:
-        """Begin one more consumer of the queue; see `Prefetch`."""
-        return await self._consume(prefetch)
-
-    async def _consume(self, prefetch: int, name: str | None = None) -> str:
+    async def consume(self, prefetch: int, name: str | None = None) -> str:
+        """Begin one more consumer of the queue, or of the one of this name; see `Prefetch`."""
         source = self._topology.source
         name = name or source or self._topology.queue(self._queue)
         callback = self._on_foreign if name == source else self._on_message

@@ -90,8 +90,9 @@ class Prefetch:
         while self._excess() > 0:
             await self._until_nothing_comes()
             if self._excess() > 0:  # it may have grown meanwhile
-                tag, _ = self._sizes.popitem()
+                tag = self.tags[-1]
                 await self._channel.cancel(tag)
+                del self._sizes[tag]  # only now: a stop in between has to cancel it
                 await self._grow()
 
     def _shrunk(self, task: asyncio.Task[None]) -> None:
