@@ -9,7 +9,7 @@ from concurrent.futures import ProcessPoolExecutor
 
 from tests.faults.kit.program import end_with, say, verdict
 from tests.faults.simulation.mutants import MUTANTS, mutated
-from tests.faults.simulation.run import Result, simulate
+from tests.faults.simulation.run import Result, simulate, simulate_without_story
 
 
 def main() -> int:
@@ -33,7 +33,8 @@ def _run_many(first: int, seeds: int, processes: int) -> int:
     began, longest, turns, jobs = time.monotonic(), 0.0, 0, 0
     failures, found = Counter[str](), list[str]()
     with ProcessPoolExecutor(processes) as pool:
-        for n, result in enumerate(pool.map(_simulate, range(first, first + seeds), chunksize=20)):
+        results = pool.map(simulate_without_story, range(first, first + seeds), chunksize=20)
+        for n, result in enumerate(results):
             longest, turns = max(longest, result.longest), turns + result.turns
             jobs, failures = jobs + result.jobs, failures + result.failures
             if result.problems:
@@ -59,12 +60,6 @@ def _find_defects(seeds: int) -> int:
         else:
             say(f"{name}: found by seed {seed}")
     return verdict([], missed)
-
-
-def _simulate(seed: int) -> Result:
-    result = simulate(seed)
-    result.story = []
-    return result
 
 
 def _print_story(result: Result, job: int | None) -> int:

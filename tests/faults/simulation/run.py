@@ -350,6 +350,13 @@ def simulate(seed: int, *, log: bool = False) -> Result:
         return _lived_through(seed)
 
 
+def simulate_without_story(seed: int) -> Result:
+    """Run one seed, in a process of a pool: Python 3.14 hands it no function of `__main__`."""
+    result = simulate(seed)
+    result.story = []
+    return result
+
+
 @contextmanager
 def contained(*, log: bool = False) -> Iterator[None]:
     """Keep what a world leaves behind from running, and from complaining, in what comes later."""
