@@ -43,6 +43,7 @@ def faults(page: str, texts: dict[str, str]) -> list[str]:
             if translation and _counted(pattern, original) != _counted(pattern, translation):
                 found.append(f"the {what} of {original!r} is not that of {translation!r}")
     headings = re.findall(r"^#+ (.+)$", re.sub(r"^```.*?^```$", "", page, flags=re.M | re.S), re.M)
+    found += [f"{each!r} is not translated" for each in texts if not texts[each]]
     return [*found, *(f"no heading {each!r}" for each in headings if not texts.get(each))]
 
 
@@ -68,7 +69,8 @@ def test_what_people_need_first_is_translated() -> None:
         ('msgid "Gone."\nmsgstr "Foi."\n', "no longer says 'Gone.'"),
         ('msgid "Call `a`."\nmsgstr "Chame `b`."\n', "the code of"),
         ('msgid "See [it](a.md)."\nmsgstr "Veja [isso](b.md)."\n', "the link of"),
-        ('msgid "Use"\nmsgstr ""\n', "no heading 'Use'"),
+        ('msgid "Call `a`."\nmsgstr ""\n', "is not translated"),
+        ('msgid "Call `a`."\nmsgstr "Chame `a`."\n', "no heading 'Use'"),
     ],
 )
 def test_what_does_not_pair_up_is_noticed(entry: str, fault: str) -> None:
