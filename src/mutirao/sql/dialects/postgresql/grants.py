@@ -225,7 +225,7 @@ ROLES: Mapping[str, Role] = {
             "mutirao_edge": "SELECT, INSERT, DELETE",
             "mutirao_result": "SELECT, INSERT, DELETE",
             "mutirao_progress": _ALL,
-            "mutirao_expiry": "SELECT (expires_at, job, look_at), INSERT, UPDATE (look_at), DELETE",
+            "mutirao_expiry": "SELECT (job, look_at), INSERT, UPDATE (look_at), DELETE",
             **_each("SELECT, DELETE", "mutirao_waiter", "mutirao_inbox"),
             "mutirao_limit": "SELECT, INSERT, UPDATE",
             **_each(_ALL, "mutirao_counter", "mutirao_parked"),
