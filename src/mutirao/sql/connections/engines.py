@@ -6,7 +6,7 @@ There are two of each: for transactions, and for single statements in autocommit
 connection of the first kind to autocommit for one statement, and back, cost 0.1 ms.
 
 Pooled connections belong to the process and, with asynchronous drivers, to the event loop that
-opened them. After a fork the child forgets its parent's engines without closing their sockets.
+opened them. After a fork the child forgets its parent's engines, whose sockets it does not have.
 """
 
 import asyncio
@@ -24,6 +24,7 @@ from sqlalchemy.util import await_only, greenlet_spawn
 
 from mutirao.aio import ByLoop
 from mutirao.errors import ConfigurationError
+from mutirao.forks import keep_from_children
 from mutirao.sql.connections.application import Application
 from mutirao.sql.connections.budget import Budget, Share
 from mutirao.sql.connections.creating import created
@@ -41,6 +42,7 @@ from mutirao.sql.drivers.failures import (
     translate_errors,
 )
 from mutirao.sql.drivers.naming import Names
+from mutirao.sql.drivers.resting import file_of
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -317,6 +319,7 @@ class Engines:
             event.listen(engine, "connect", partial(self._look_at_level, engine.dialect))
         report_lent(engine)
         leave_closed(engine)
+        event.listen(engine, "connect", _keep_from_children)
 
     def _give_up_connection(self, context: ExceptionContext) -> None:
         """Replace a connection after an error which shows that it, or its server, is unfit."""
@@ -399,7 +402,9 @@ class Engines:
     def _forget_if_forked(self) -> None:
         if self._pid == os.getpid():
             return
-        # The sockets are shared with the parent: closing them properly would end its sessions.
+        for spare in [self._spare, *self._async_spare.values()]:
+            for kept in spare.values():
+                kept.forget()  # collected, they would be rolled back
         for engine in self._sync.values():
             engine.dispose(close=False)
         for engines in self._async.values():
@@ -421,3 +426,9 @@ class Engines:
                 each.abandon()
 
         return ByLoop(abandon), ByLoop(abandon_spare)
+
+
+def _keep_from_children(connection: Any, record: object) -> None:
+    driver = getattr(connection, "driver_connection", connection)
+    if (file := file_of(driver)) is not None:
+        keep_from_children(driver, file)

@@ -105,6 +105,11 @@ class SpareConnections:
             drop(idle.driver_connection)
             idle.detach()
 
+    def forget(self) -> None:
+        """Forget the spare connections, of which this process has no sockets, without a word."""
+        while (idle := self.at_hand()) is not None:
+            idle.detach()
+
     def dispose(self) -> None:
         """Close all connections that are not lent, and those of the engine."""
         pool = self.engine.pool

@@ -51,24 +51,37 @@ def _by_reading(connection: Any) -> bool:
     return False
 
 
-_LOOKS: dict[str, _Look] = {
-    "psycopg": _by_reading,
-    "psycopg2": _by_poll(_own),
-    "MySQLdb": _by_poll(_own),
-    "pymysql": _by_poll(_of_pymysql),
-    "asyncpg": _by_poll(_of_asyncpg),
-    "aiomysql": _by_poll(_of_aiomysql),
+_FILES: dict[str, _File] = {
+    "psycopg": _own,
+    "psycopg2": _own,
+    "MySQLdb": _own,
+    "pymysql": _of_pymysql,
+    "asyncpg": _of_asyncpg,
+    "aiomysql": _of_aiomysql,
 }
-_met: dict[type, _Look | None] = {}  # what classes are never changes
+_LOOKS = {root: _by_poll(file_of) for root, file_of in _FILES.items()} | {"psycopg": _by_reading}
+_met: dict[type, str | None] = {}  # what classes are never changes
+
+
+def _root(connection: object) -> str | None:
+    """Return the package of a driver that has a socket; None: it has none."""
+    cls = connection.__class__
+    if cls not in _met:
+        roots = [each.__module__.partition(".")[0] for each in cls.__mro__]
+        _met[cls] = next((root for root in roots if root in _FILES), None)
+    return _met[cls]
+
+
+def file_of(connection: object) -> int | None:
+    """Return the number of the socket of a driver's open connection; None: it has none."""
+    root = _root(connection)
+    return None if root is None else _FILES[root](connection)
 
 
 def is_closed(connection: Any) -> bool:
     """Return whether an unused connection of a driver is closed, at either end."""
-    cls = connection.__class__
-    if cls not in _met:
-        roots = [each.__module__.partition(".")[0] for each in cls.__mro__]
-        _met[cls] = next((_LOOKS[root] for root in roots if root in _LOOKS), None)
-    look = _met[cls]
+    root = _root(connection)
+    look = None if root is None else _LOOKS[root]
     if look is None:
         return False
     try:

@@ -1,6 +1,7 @@
 """The transport for Amazon SQS: publishes, consumes, declares and compares queues."""
 
 import asyncio
+import os
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -105,7 +106,7 @@ class SQS:
         self._session, self._clients, self._timing = session, clients, timing
         self._lock = threading.Lock()
         self._parts: _Parts | None = None
-        self._consumers = 0
+        self._consumers, self._pid = 0, os.getpid()
         self._only: str | None = None
 
     @cached_property
@@ -220,6 +221,7 @@ class SQS:
     async def aclose(self) -> None:
         """Close the connections, unless something is consumed elsewhere in the process."""
         with self._lock:
+            self._forget_if_forked()
             if self._consumers or self._parts is None:
                 return
             parts, self._parts = self._parts, None
@@ -372,9 +374,15 @@ class SQS:
 
     def _open(self) -> "_Parts":
         with self._lock:
+            self._forget_if_forked()
             if self._parts is None:
                 self._parts = _Parts(self)
             return self._parts
+
+    def _forget_if_forked(self) -> None:
+        """Use neither the threads of the parent, which are not here, nor its connections."""
+        if self._pid != os.getpid():
+            self._parts, self._consumers, self._pid = None, 0, os.getpid()
 
     async def _call(self, function: Callable[..., T], *args: Any) -> T:
         """Call a plain function in one of the transport's threads."""

@@ -1,0 +1,97 @@
+"""A program that forks when it has used its application: `forks_after_use URL WHAT [loop]`.
+
+The child does what it is told, and ends; its parent goes on with the sessions that it had. With
+`loop`, both use event loops of their own, as asynchronous programs do. Such a child ends as those
+of `multiprocessing` do: the end of the interpreter closes the parent's loop, whatever it is for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import sys
+from collections.abc import Callable
+
+from sqlalchemy import NullPool, create_engine, make_url, text
+
+from mutirao import Mutirao
+from tests.support.waiting import wait_until
+
+url, what = make_url(sys.argv[1]), sys.argv[2]
+in_loop = sys.argv[3:] == ["loop"]
+app = Mutirao(sys.argv[1])
+SESSIONS = {
+    "postgresql": "SELECT pid FROM pg_stat_activity"
+    " WHERE datname = current_database() AND pid <> pg_backend_pid()",
+    "mysql": "SELECT id FROM information_schema.processlist"
+    " WHERE db = database() AND id <> connection_id()",
+}
+LOOKS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
+
+
+@app.task(queue="nobody")
+def step() -> None:
+    """Wait, as no worker serves this queue."""
+
+
+def sessions() -> set[int]:
+    """Return the ids of the server's sessions in the database, without this one's."""
+    database = url.get_backend_name()
+    if database not in SESSIONS:
+        return set()
+    engine = create_engine(url.set(drivername=LOOKS[database]), poolclass=NullPool)
+    with engine.connect() as connection:
+        return {row[0] for row in connection.execute(text(SESSIONS[database]))}
+
+
+async def use_in_loop() -> None:
+    """Use the application in an event loop."""
+    await step.aenqueue()
+    assert await app.acounts()
+
+
+def use() -> None:
+    """Use it in this thread, and in the application's own event loop."""
+    if url.drivername != "postgresql+asyncpg":
+        step.enqueue()
+    app.counts()
+
+
+def child() -> None:
+    """What the child does."""
+    if what == "uses":
+        asyncio.run(use_in_loop()) if in_loop else use()
+    if what in ("uses", "closes"):
+        app.close()
+        asyncio.run(app.aclose())
+    if what == "collects":
+        app.__dict__.clear()
+    gc.collect()
+
+
+def fork(again: Callable[[], None]) -> None:
+    """Let a child do it; the parent does the same again, in the same sessions."""
+    before = sessions()
+    pid = os.fork()
+    if pid == 0:
+        child()
+        if in_loop:
+            os._exit(0)
+        sys.exit(0)
+    _, status = os.waitpid(pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0, status
+    again()
+    wait_until(lambda: sessions() == before, deadline=20)  # those of the child end after it
+
+
+if in_loop:
+    with asyncio.Runner() as runner:
+        runner.run(use_in_loop())
+        fork(lambda: runner.run(asyncio.wait_for(use_in_loop(), 60)))
+        runner.run(app.aclose())
+else:
+    use()
+    fork(use)
+    app.close()
+print("all is well")
