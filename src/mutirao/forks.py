@@ -17,7 +17,8 @@ _kept: WeakKeyDictionary[Any, _Socket] = WeakKeyDictionary()
 
 def keep_from_children(connection: object, file: int) -> None:
     """Give no child of this process the socket of a connection, which has this file number."""
-    _kept[connection] = _at(file)
+    with suppress(OSError):  # it is closed
+        _kept[connection] = _at(file)
 
 
 def _at(file: int) -> _Socket:
