@@ -44,6 +44,7 @@ class Places:
         return {
             "postgresql+psycopg:///bench": self.postgresql,
             "postgresql+psycopg://…": self.postgresql,
+            "--database URL": lambda: f"--database {self.postgresql()}",
             "mysql://user:password@host/": self._mysql,
             "amqp://…": self._amqp,
         }
