@@ -173,6 +173,23 @@ async def test_fractions_that_sqlite_keeps(lite_url: str) -> None:
     await app.aclose()
 
 
+@pytest.mark.parametrize("column", ["filter", "options"])
+async def test_a_subscription_of_bytes(lite_url: str, column: str) -> None:
+    """SQLite keeps them where a text is declared: it is shown beside others, as unfit."""
+    app = Mutirao(lite_url)
+
+    @app.subscriber("mail", topic="order.*")
+    async def mail(order: Any) -> None: ...
+
+    for name in ("strange", "usual"):
+        await app.subscriptions.aput(name, mail, "order.*")
+    write(app, f"UPDATE mutirao_subscription SET {column} = x'00ff' WHERE id = 'strange'")  # noqa: S608
+    strange, usual = await app.subscriptions.alist()
+    assert (bool(strange.unfit), usual.unfit) == (True, None)
+    assert any("strange" in each.found for each in await app.aexamine())
+    await app.aclose()
+
+
 async def test_a_trigger_that_refuses(pg_app: Mutirao) -> None:
     """An outcome that the database refuses fails its attempt; the others are settled."""
     write(
