@@ -39,6 +39,7 @@ from mutirao_conformance.kit import (
     take,
     take_one,
 )
+from mutirao_conformance.rows import innocents_go_on, rewrite
 
 NOTHING = Agenda((), None, awaits=False)
 
@@ -349,6 +350,17 @@ class SchedulesContract:
         assert (ended.last_state, ended.last_error) == ("dead", "why")
         assert (ended.last_started_at, ended.last_finished_at) == (at(40), at(40))
         assert ended.last_duration == 0
+
+    @pytest.mark.parametrize("args", ["{", "[1]", "7", '{"a":' + "9" * 5_000 + "}"])
+    async def test_arguments_that_somebody_wrote(self, store: Store, args: str) -> None:
+        """The schedule is listed beside others, and workers start."""
+        for name in ("strange", "usual"):
+            await plan(store, scheduled(name, job=NewJob(task="t", args='{"n": 1}')), now=None)
+        assert await rewrite(store, "mutirao_schedule", "name", "strange", args=args)
+        strange, usual = await store.schedules.listed()
+        assert "args" in strange.args["unreadable"]
+        assert usual.args == {"n": 1}
+        await innocents_go_on(store, [])
 
     async def test_the_words_of_the_list(self, store: Store) -> None:
         """Active, awaiting, paused, finished."""

@@ -222,5 +222,8 @@ def _status(schedule: ScheduleRecord) -> str:
 
 def _when(schedule: ScheduleRecord) -> str:
     if schedule.every is not None:
-        return f"every {timedelta(seconds=schedule.every)}"
+        try:
+            return f"every {timedelta(seconds=schedule.every)}"
+        except (OverflowError, ValueError):  # the row was changed by hand
+            return f"every {schedule.every} s"
     return f"{schedule.cron} {schedule.timezone}"

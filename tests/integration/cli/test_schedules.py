@@ -8,7 +8,9 @@ import pytest
 
 from mutirao.model.jobs.job import NewJob
 from mutirao.model.schedules import schedule_rules
+from mutirao.web.pages.schedules import ticks_of
 from mutirao_conformance.kit import NOW
+from mutirao_conformance.rows import rewrite
 from mutirao_conformance.schedules import scheduled
 from tests.integration.cli.conftest import Shell
 
@@ -124,3 +126,16 @@ def test_one_that_left_the_code(shell: Shell) -> None:
     declare = partial(schedule_rules.declare, schedule=schedule, worker="host:1")
     shell.store(lambda store: store.schedules.amend("s", declare, now=NOW))
     assert "not in the code since 2024-02-29 12:00Z (host:1)" in shell.ok("schedules", "list", APP)
+
+
+def test_a_period_that_somebody_wrote(shell: Shell) -> None:
+    """Longer than any, it is listed beside others; on the dashboard, too."""
+    put = partial(schedule_rules.put, schedule=scheduled("endless"))
+    shell.store(lambda store: store.schedules.amend("endless", put, now=NOW))
+    written = {"every": "1e300"}
+    assert shell.store(
+        lambda store: rewrite(store, "mutirao_schedule", "name", "endless", **written)
+    )
+    assert "every 1e+300 s" in shell.ok("schedules", "list", APP)
+    [record] = shell.store(lambda store: store.schedules.listed())
+    assert ticks_of(record) == [record.next_at]

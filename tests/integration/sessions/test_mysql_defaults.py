@@ -34,6 +34,7 @@ HOSTILE: dict[str, dict[str, str | float]] = {
     "unchecked": {"foreign_key_checks": 0, "unique_checks": 0, "check_constraint_checks": 0},
     "short": {"group_concat_max_len": 4, "max_sort_length": 8, "div_precision_increment": 0},
     "patterns": {"default_regex_flags": "EXTENDED"},
+    "unquoted": {"sql_quote_show_create": 0},
     "elsewhere": {"time_zone": "+13:00", "sql_auto_is_null": 1, "autocommit": 0},
 }
 ALL_AT_ONCE = {name: value for each in HOSTILE.values() for name, value in each.items()}
@@ -41,7 +42,7 @@ DRIVERS = ("mysql+pymysql", "mariadb+pymysql", "mysql+aiomysql", "mysql+mysqldb"
 
 
 # What another one overrides there is shown alone; all that is left is among all at once.
-ALONE = ("quotes", "oracle", "chain", "one row")
+ALONE = ("quotes", "oracle", "chain", "one row", "unquoted")
 AGAIN = pytest.mark.repeats(decided="tests/integration/sessions/test_mysql_defaults.py")
 
 

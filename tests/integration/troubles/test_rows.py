@@ -61,8 +61,7 @@ async def test_times_out_of_range(app: Mutirao, moment: str, url: str) -> None:
     column = await _strange(app, moment, url)
     if column is None:
         return
-    for _ in range(2):
-        assert await app.ajobs()
+    assert all(job.run_at for job in await app.ajobs())
     async with working(app) as worker:
         [innocent] = app.enqueue_many([_job(app)])
         assert (await ended(app, innocent)).state is JobState.SUCCEEDED
@@ -155,6 +154,39 @@ async def test_live_rows_that_sqlite_would_keep(lite_url: str) -> None:
     async with working(app) as worker:
         assert (await ended(app, ids[-1])).state is JobState.SUCCEEDED
         assert worker.health().alive
+    await app.aclose()
+
+
+async def test_fractions_that_sqlite_keeps(lite_url: str) -> None:
+    """As of a time that SQL computes: the job is served, and those after it in its lane."""
+    app = Mutirao(lite_url)
+    _job(app)
+    for column, value in (("run_at", "1700000000000000.5"), ("priority", "0.5")):
+        write(app, f"INSERT INTO mutirao_job (task, {column}) VALUES ('harmless', {value})")  # noqa: S608
+    kept = "SELECT typeof(run_at), typeof(priority) FROM mutirao_live ORDER BY id"
+    assert read(app, kept) == [("real", "integer"), ("integer", "real")]
+    ids = [*(job.id for job in await app.ajobs()), *app.enqueue_many([_job(app)])]
+    async with working(app) as worker:
+        for id in ids:
+            assert (await ended(app, id)).state is JobState.SUCCEEDED
+        assert worker.health().alive
+    await app.aclose()
+
+
+@pytest.mark.parametrize("column", ["filter", "options"])
+async def test_a_subscription_of_bytes(lite_url: str, column: str) -> None:
+    """SQLite keeps them where a text is declared: it is shown beside others, as unfit."""
+    app = Mutirao(lite_url)
+
+    @app.subscriber("mail", topic="order.*")
+    async def mail(order: Any) -> None: ...
+
+    for name in ("strange", "usual"):
+        await app.subscriptions.aput(name, mail, "order.*")
+    write(app, f"UPDATE mutirao_subscription SET {column} = x'00ff' WHERE id = 'strange'")  # noqa: S608
+    strange, usual = await app.subscriptions.alist()
+    assert (bool(strange.unfit), usual.unfit) == (True, None)
+    assert any("strange" in each.found for each in await app.aexamine())
     await app.aclose()
 
 

@@ -92,7 +92,8 @@ def lanes(
             if (queue, priority) == last:
                 continue
             last, found = (queue, priority), found + 1
-            fit = isinstance(queue, str) and type(priority) is type(run_at) is int
+            # SQLite keeps a fraction, as of a time that SQL computed, where an integer is declared.
+            fit = isinstance(queue, str) and _is_number(priority) and _is_number(run_at)
             if fit and (queues is None or queue_of(queue) in queues):
                 lane = Lane(queue, priority, from_micros(run_at), id)
                 heads.append(LaneHead(lane, (run_at - moment) / MICROS_PER_SECOND))
@@ -104,6 +105,10 @@ def lanes(
         # Many rows at once while most of them begin a lane; else a lane's other jobs are passed.
         most = min(2 * most, MAX_ROWS_PER_LOOK) if 2 * found > len(rows) else 1
     return sorted(heads, key=lambda head: (head.lane.priority, head.lane.queue))
+
+
+def _is_number(value: object) -> bool:
+    return type(value) in (int, float)
 
 
 def claim(

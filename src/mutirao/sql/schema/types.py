@@ -34,12 +34,13 @@ def to_micros(moment: datetime) -> int:
 def from_micros(value: Any) -> datetime:
     """Return the aware datetime (UTC) of a number of microseconds since 1970-01-01 UTC.
 
-    Returns the nearest datetime for a number out of range, and the first one for a value that is
-    not a number: a wrong value in one row must not prevent others from being read.
+    Returns the nearest datetime for a number out of range, the one before a fraction, and the
+    first one for a value that is not a number: a wrong value in one row must not prevent others
+    from being read.
     """
-    if not isinstance(value, int):
+    if not isinstance(value, int | float):
         return EARLIEST_MOMENT
-    return EPOCH + timedelta(microseconds=min(max(value, _EARLIEST_MICROS), _LATEST_MICROS))
+    return EPOCH + timedelta(microseconds=min(max(value, _EARLIEST_MICROS), _LATEST_MICROS) // 1)
 
 
 def to_micros_or_before(moment: datetime) -> int:

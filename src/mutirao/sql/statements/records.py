@@ -38,6 +38,7 @@ from mutirao.sql.drivers import kinds
 from mutirao.sql.registry import dialect_of
 from mutirao.sql.schema import tables, views
 from mutirao.sql.schema.tables import webhook_attempt
+from mutirao.sql.schema.types import EARLIEST_MOMENT
 from mutirao.sql.statements.finding.matching import matching
 
 JOB_COLUMNS = [
@@ -223,6 +224,8 @@ def to_record(row: Any, attempts: tuple[AttemptRecord, ...] = ()) -> JobRecord:
     values["state"] = JobState(values["state"])
     values["tags"] = _names(values["tags"] or [])
     values["metadata"] = values["metadata"] or {}
+    for name in ("run_at", "enqueued_at"):  # a view of SQLite has none for one beyond all years
+        values[name] = values[name] or EARLIEST_MOMENT
     return JobRecord(**values, attempts=attempts)
 
 

@@ -34,7 +34,7 @@ from sqlalchemy.exc import IntegrityError
 from mutirao.errors import WrongState
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.row_json import read_object
+from mutirao.model.row_json import UnreadableRow, read_object
 from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
@@ -185,9 +185,16 @@ def with_last(state: ScheduleState, jobs: Sequence[int]) -> ScheduleState:
 
 
 def listed(conn: Connection) -> list[ScheduleRecord]:
-    """List the schedules by name. A single statement."""
-    view = schema.views.schedules
-    return [_to_record(row) for row in conn.execute(select(view).order_by(view.c.name))]
+    """List the schedules by name. A single statement.
+
+    The arguments are the table's text: a view of PostgreSQL fails as a whole where one is no JSON.
+    """
+    view = schema.views.schedules.c
+    shown = [each for each in view if each.name != "args"]
+    asked = select(*shown, schedule.c.args).join_from(
+        schema.views.schedules, schedule, schedule.c.name == view.name
+    )
+    return [_to_record(row) for row in conn.execute(asked.order_by(view.name))]
 
 
 def is_open(dialect: Dialect, without: Collection[str]) -> ColumnElement[bool]:
@@ -260,7 +267,15 @@ def _to_record(row: Any) -> ScheduleRecord:
         "overlap": Overlap,
         "origin": ScheduleOrigin,
     }
+    values["args"] = _shown_object(values["args"])
     return ScheduleRecord(**values | {name: kind(values[name]) for name, kind in kinds.items()})
+
+
+def _shown_object(text: str) -> dict[str, Any]:
+    try:
+        return read_object(text, "its args")
+    except UnreadableRow as error:
+        return {"unreadable": str(error)}
 
 
 def hold(

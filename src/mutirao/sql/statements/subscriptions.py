@@ -212,8 +212,8 @@ def _filter_in(row: Any) -> dict[str, Any]:
         return check_filter(read(row.filter))
     except (UnreadableRow, InvalidSubscription) as unfit:
         raise InvalidSubscription(
-            f"the filter of subscription {row.id!r} in the database is {row.filter:.200}: {unfit};"
-            " put it again, or remove it"
+            f"the filter of subscription {row.id!r} in the database is {row.filter!s:.200}:"
+            f" {unfit}; put it again, or remove it"
         ) from None
 
 
@@ -238,7 +238,7 @@ def job_in(row: Any) -> NewJob:
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
     except (UnreadableRow, MutiraoError, TypeError, ValueError, LookupError) as unfit:
         raise InvalidSubscription(
-            f"the options of subscription {row.id!r} in the database are {row.options:.200}:"
+            f"the options of subscription {row.id!r} in the database are {row.options!s:.200}:"
             f" {unfit}; put it again, or remove it"
         ) from None
 

@@ -40,7 +40,7 @@ def ticks_of(record: ScheduleRecord) -> list[datetime]:
         )  # fmt: skip
         while len(ticks) < TICKS and (tick := next_tick(schedule, ticks[-1])) is not None:
             ticks.append(tick)
-    except InvalidSchedule:  # the row was changed by hand
+    except (InvalidSchedule, OverflowError, ValueError):  # the row was changed by hand
         return ticks
     return ticks
 

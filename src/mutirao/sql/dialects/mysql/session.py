@@ -29,6 +29,7 @@ _BOTH: Mapping[str, str | int] = {
     "time_zone": "+00:00",
     "completion_type": 0,  # a COMMIT begins no transaction, and ends no session
     **ROWS,
+    "sql_quote_show_create": 1,  # MariaDB keeps a view as it would show it, `group` in it
     "default_storage_engine": "InnoDB",
     "innodb_lock_wait_timeout": 50,
     "lock_wait_timeout": 86_400,
