@@ -108,3 +108,5 @@ def test_what_a_page_has_installed() -> None:
     assert shown[0] == frozenset()
     assert shown[-1] == {"[postgresql]", "pytest"}
     assert frozenset({"[postgresql]"}) in shown
+    both = "pip install '.[postgresql,web]' pytest\n"
+    assert installed_by(both, 1) == {"[postgresql]", "[web]", "pytest"}

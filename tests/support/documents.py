@@ -49,7 +49,9 @@ INERT = {"text", "ini", "sh by-hand", "console by-hand"}
 _FENCE = re.compile(r"^```(?P<kind>[a-z -]*)\n(?P<body>.*?)^```$", re.MULTILINE | re.DOTALL)
 _FILE = re.compile(r"# (?P<name>[\w/]+\.py)(?:, (?P<how>continued|changed))?$")
 _EXTRAS = re.compile(r"pip install '(?:\.|mutirao)\[([\w,]+)\]'")
-_PACKAGE = re.compile(r"(?:^|[Ww]ith `)(?:python -m )?pip install ([a-z][\w-]*)", re.MULTILINE)
+_PACKAGE = re.compile(
+    r"(?:^|[Ww]ith `)(?:python -m )?pip install (?:'\S+' )?([a-z][\w-]*)", re.MULTILINE
+)
 _VARIABLE = (
     (re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?Z"), "<moment>"),
     (re.compile(r"\b\d+\.\d{3}\b"), "<seconds>"),
