@@ -16,6 +16,9 @@ EXTRA    = $(or $(filter postgresql mysql,$(subst mariadb,mysql,$(KIND))),core)
 CORES    := $(shell getconf _NPROCESSORS_ONLN)
 PYTEST   := -q -n $(shell expr $(CORES) \* 2) --dist loadscope --no-loadscope-reorder --max-worker-restart=0
 
+# A command of the documents installs everything in a fresh clone, beside other tests that do so.
+REPEATS  := --repeats -o too_long=700
+
 # To read the documents takes a third of the time that their pages take, which `make docs` writes.
 SPHINX   := $(BIN)/python -m sphinx -q -W --keep-going -j auto -c docs/site
 
@@ -60,8 +63,8 @@ test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest P
 	fi
 
 test-all: $(VENV)/.dev .venv-oldest/.dev docs  ## run all tests, repetitions too, on the newest and on the oldest Python found, and make the site
-	$(BIN)/python -m pytest $(PYTEST) --repeats $(ARGS)
-	.venv-oldest/bin/python -m pytest $(PYTEST) --repeats $(ARGS)
+	$(BIN)/python -m pytest $(PYTEST) $(REPEATS) $(ARGS)
+	.venv-oldest/bin/python -m pytest $(PYTEST) $(REPEATS) $(ARGS)
 
 check: $(VENV)/.types  ## lint, formatting, types, who imports whom, spelling, and the links of the documents
 	$(SPHINX) -b dummy . build/dummy
