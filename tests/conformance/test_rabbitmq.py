@@ -302,6 +302,31 @@ async def test_a_consumer_that_is_cancelled(
         await settle(consuming_again, *map(Ack, await receive(consuming_again)))
 
 
+async def test_a_queue_that_is_deleted_last(
+    transport: RabbitMQ, rabbit: RabbitServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """RabbitMQ 4.3 ends the consumers of a queue first: that is still found for a moment."""
+    await transport.declare(["short-lived"])
+    lost: list[Delivery] = []
+
+    async def then_delete(name: str, channel: topology.OpenChannel) -> bool:
+        found = await topology.is_there(name, channel)
+        async with aiormq.connect(rabbit.url()) as connection:
+            await (await connection.channel()).queue_delete(name)
+        return found
+
+    async with deadline(), transport.consumer("short-lived", 5, lost.extend) as consumer:
+        await publish(transport, letter(queue="short-lived"))
+        [held] = await receive(consumer)
+        monkeypatch.setattr(links.Links, "version_of", lambda *_: (4, 3))
+        monkeypatch.setattr("mutirao.transports.rabbitmq.consumer.is_there", then_delete)
+        await consumer._cancelled(None)
+        with pytest.raises(TransportUnavailable, match="was deleted"):
+            await consumer.receive(1)
+    assert lost == []
+    assert await consumer.settle([Ack(held)]) == [None]
+
+
 async def test_what_the_broker_has_lost(rabbit: RabbitServer) -> None:
     """Is made again by whoever has consumed it, and says so; what was never there is not."""
     transport = RabbitMQ(rabbit.url(), prefix=f"lost-{uuid4().hex[:8]}")

@@ -31,6 +31,8 @@ log = logging.getLogger("mutirao")
 # Seconds without a delivery after which the broker is asked for its consumers and its waiting
 # messages: at first, later, and once a message waits that should have come.
 LOOK_EVERY, LOOK_SELDOM, LOOK_AGAIN = 5.0, 10.0, 1.0
+# Seconds before each look for a queue whose consumer was ended: RabbitMQ 4.3 deletes it after that.
+LOOKS_FOR_QUEUE = (0.0, 0.05, 0.2, 0.75)
 HOP_AGAIN_AFTER = 1.0  # seconds after which a step of a delay that was not confirmed is tried again
 
 
@@ -356,17 +358,22 @@ class RabbitConsumer:
     async def _ask_for_queue(self) -> None:
         name = self._topology.source or self._topology.queue(self._queue)
         try:
-            if not await is_there(name, self._links.channel):
-                self._end_without_queue()
-                return
+            deleted = await self._is_deleted(name)
         except TransportError as error:
             self._break(error)
             return
-        self._break(
-            TransportUnavailable(
-                f"the broker has ended the consumer of {name}, as it does where {TOO_LONG}"
-            )
-        )
+        if deleted:
+            self._end_without_queue()
+        else:
+            said = f"the broker has ended the consumer of {name}, as it does where {TOO_LONG}"
+            self._break(TransportUnavailable(said))
+
+    async def _is_deleted(self, name: str) -> bool:
+        for wait in LOOKS_FOR_QUEUE:
+            await asyncio.sleep(wait)
+            if not await is_there(name, self._links.channel):
+                return True
+        return False
 
     def _end_without_queue(self) -> None:
         """Let received messages finish: no other consumer can get them. The rest is lost."""
