@@ -31,10 +31,10 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from mutirao.errors import WrongState
+from mutirao.errors import InvalidSchedule, WrongState
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.row_json import UnreadableRow, read_object
+from mutirao.model.row_json import NO_READING, UnreadableRow, read_object, storable
 from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
@@ -150,7 +150,7 @@ def deaths(conn: Connection, dialect: Dialect, rows: Sequence[Row[Any]]) -> Mapp
 def facts_in(row: Row[Any], deaths: Mapping[str, int]) -> ScheduleFacts:
     """Return what a row says, for a decision."""
     now, ended_at = in_utc(row.now), in_utc(row.ended_at)
-    return ScheduleFacts(_to_state(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
+    return ScheduleFacts(_found(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
 
 
 def make(
@@ -235,6 +235,18 @@ def _options(job: NewJob) -> dict[str, Any]:
     """Return the options of a job that have no columns."""
     asked = {each.name: getattr(job, each.name) for each in fields(job) if each.compare}
     return {name: value for name, value in asked.items() if value and name not in _NAMED}
+
+
+def _found(row: Any) -> ScheduleState | InvalidSchedule:
+    """Return a schedule's state, or the error that says why its row cannot be one."""
+    try:
+        return _to_state(row)
+    except (*NO_READING, OverflowError, UnreadableRow) as error:
+        return InvalidSchedule(
+            f"schedule {row.name!r} cannot be read: its row in mutirao_schedule, which another"
+            f" program has written, says what no schedule can be ({storable(str(error))[:200]})."
+            " Correct the row, or remove the schedule and put it again"
+        )
 
 
 def _to_state(row: Any) -> ScheduleState:
