@@ -8,6 +8,7 @@ import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao import Job, JobState, Mutirao
+from mutirao.errors import MutiraoError
 from mutirao_conformance.kit import join
 from tests.integration.worker.kit import LIVE, ended, until_state, working
 from tests.support.waiting import until
@@ -220,6 +221,22 @@ async def test_a_trigger_that_refuses(pg_app: Mutirao) -> None:
         if job.id % 7 == 0:
             assert job.error_type == "SettlingFailed"
             assert "not this one" in (job.error or "")
+
+
+async def test_a_result_that_is_no_json(app: Mutirao) -> None:
+    """Whoever looks at the job reads why; whoever waits for the result is told."""
+
+    @app.task(keep_result=60)
+    async def answer() -> int:
+        return 42
+
+    handle = answer.enqueue()
+    async with working(app):
+        assert (await ended(app, handle.id)).state is JobState.SUCCEEDED
+    write(app, "UPDATE mutirao_result SET value = '{'")
+    assert "JSON" in (await app.ajob(handle.id)).result["unreadable"]
+    with pytest.raises(MutiraoError):
+        await handle.aresult(timeout=1)
 
 
 def _job(app: Mutirao) -> Any:
