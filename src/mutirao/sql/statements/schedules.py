@@ -34,7 +34,14 @@ from sqlalchemy.exc import IntegrityError
 from mutirao.errors import InvalidSchedule, WrongState
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.row_json import NO_READING, UnreadableRow, read_object, storable
+from mutirao.model.row_json import (
+    NO_READING,
+    UnreadableRow,
+    as_texts,
+    only_texts,
+    read_object,
+    storable,
+)
 from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
@@ -97,7 +104,7 @@ def agenda(
     rows = conn.execute(union_all(*(select(part.subquery()) for part in parts))).all()
     ahead = [(row.next_at - row.now).total_seconds() for row in rows if row.next_at is not None]
     return Agenda(
-        due=tuple(row.name for row in rows if _is_due(row)),
+        due=tuple(only_texts(row.name for row in rows if _is_due(row))),
         next_in=min((seconds for seconds in ahead if seconds > 0), default=None),
         awaits=any(row.live for row in rows),
     )
@@ -272,7 +279,7 @@ def in_utc(value: Any) -> Any:
 
 
 def _to_record(row: Any) -> ScheduleRecord:
-    values = row._asdict()
+    values = as_texts(row._asdict())
     kinds = {
         "status": ScheduleStatus,
         "catch_up": CatchUp,
