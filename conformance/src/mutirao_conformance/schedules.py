@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -9,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.errors import InvalidSchedule, WrongState
+from mutirao.errors import InvalidSchedule, MutiraoError, WrongState
 from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.limits.limits import pause_of
@@ -43,6 +44,8 @@ from mutirao_conformance.rows import innocents_go_on, rewrite
 
 NOTHING = Agenda((), None, awaits=False)
 
+Order = Callable[[ScheduleFacts, str], Amendment]
+
 
 def scheduled(name: str = "s", *, seconds: float = 10, **terms: Any) -> Schedule:
     """Return a schedule that ticks every ten seconds, unless given otherwise."""
@@ -72,7 +75,7 @@ async def tick(store: Store, seconds: float, name: str = "s") -> tuple[int, ...]
 
 async def order(
     store: Store,
-    give: Callable[[ScheduleFacts, str], Amendment],
+    give: Order,
     name: str = "s",
     seconds: float = 0,
 ) -> Amended:
@@ -361,6 +364,34 @@ class SchedulesContract:
         assert "args" in strange.args["unreadable"]
         assert usual.args == {"n": 1}
         await innocents_go_on(store, [])
+
+    @pytest.mark.parametrize(
+        "written",
+        [
+            {"options": '{"x":1}'}, {"options": '{"tags":5}'}, {"options": "[1]"}, {"options": "{"},
+            {"options": '{"max_attempts":"x"}'}, {"every": "1e300"}, {"jitter": "1e300"},
+            {"jitter": "-1"}, {"catch_up_limit": "-3"}, {"max_runs": "-3"}, {"timezone": "x"},
+            {"args": "{"}, {"args": "7"},
+        ],
+        ids=str,
+    )  # fmt: skip
+    @pytest.mark.parametrize(
+        "give", [schedule_rules.pause, schedule_rules.resume, schedule_rules.run_now]
+    )
+    async def test_options_that_somebody_wrote(
+        self, store: Store, written: dict[str, str], give: Order
+    ) -> None:
+        """Whoever cannot change the schedule is told why; it can be removed, and put again."""
+        await plan(store, scheduled("strange"), now=NOW)
+        await order(store, schedule_rules.pause, "strange")
+        assert await rewrite(store, "mutirao_schedule", "name", "strange", **written)
+        with suppress(MutiraoError):
+            await order(store, give, "strange", seconds=100)
+        with suppress(InvalidSchedule):
+            await plan(store, scheduled("strange", job=NewJob(task="u")), now=NOW)
+        await order(store, schedule_rules.remove, "strange")
+        assert await store.schedules.listed() == []
+        await plan(store, scheduled("strange"), now=NOW)
 
     async def test_the_words_of_the_list(self, store: Store) -> None:
         """Active, awaiting, paused, finished."""

@@ -195,6 +195,7 @@ class Schedules:
 
         Raises:
             UnknownSchedule: there is none of that name.
+            InvalidSchedule: another program has written into its row what no schedule can be.
             InvalidJob: the reason is no text, or longer than 1,000 characters.
         """
         if reason is not None:
@@ -210,13 +211,14 @@ class Schedules:
 
         Raises:
             UnknownSchedule: there is none of that name.
+            InvalidSchedule: another program has written into its row what no schedule can be.
         """
         return await self._order(name, schedule_rules.resume)
 
     resume = blocking(aresume)
 
     async def aremove(self, name: str) -> None:
-        """Remove a schedule; its jobs stay.
+        """Remove a schedule, even one whose row cannot be read; its jobs stay.
 
         If it is declared in code, the next worker that starts creates it again.
 
@@ -232,6 +234,7 @@ class Schedules:
 
         Raises:
             UnknownSchedule: there is none of that name.
+            InvalidSchedule: another program has written into its row what no schedule can be.
             WrongState: its last job is live, and `overlap` is not `allow`.
         """
         done = await self._app.store.schedules.amend(

@@ -6,6 +6,7 @@ that one row. A test keeps other decoding out of the package.
 """
 
 import json
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 NO_READING = (ValueError, RecursionError, TypeError, AttributeError)
@@ -87,6 +88,21 @@ def in_words(value: Any, longest: int) -> str:
 def storable(text: str) -> str:
     """Return text that every database can store: without NUL and halves of characters."""
     return text.replace("\x00", "\\x00").encode("utf-8", "backslashreplace").decode()
+
+
+def as_texts(row: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a row with texts in place of bytes, which SQLite keeps where a text is declared."""
+    return {
+        name: storable(value.decode(errors="backslashreplace"))
+        if isinstance(value, bytes)
+        else value
+        for name, value in row.items()
+    }
+
+
+def only_texts(names: Iterable[Any]) -> list[str]:
+    """Return the names that are text: whatever is called in bytes, nothing can ask for."""
+    return [name for name in names if isinstance(name, str)]
 
 
 def unreadable(what: str, error: BaseException) -> UnreadableRow:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import httpx2
 import pytest
 from sqlalchemy import create_engine, text
 
 from mutirao import Job, JobState, Mutirao
+from mutirao.errors import MutiraoError
+from mutirao.web import Access
+from mutirao.web.site import Settings, Site
 from mutirao_conformance.kit import join
 from tests.integration.worker.kit import LIVE, ended, until_state, working
 from tests.support.waiting import until
@@ -190,6 +194,71 @@ async def test_a_subscription_of_bytes(lite_url: str, column: str) -> None:
     await app.aclose()
 
 
+@pytest.mark.parametrize(
+    ("column", "more"),
+    [
+        ("id", {}), ("id", {"order_by": "n"}), ("id", {"filter": {"n": 1}}), ("topic", {}),
+        ("task", {}), ("queue", {}),
+    ],
+)  # fmt: skip
+async def test_a_subscription_called_in_bytes(
+    lite_url: str, column: str, more: dict[str, Any]
+) -> None:
+    """It is listed beside others, by a text that shows the bytes; others are told."""
+    app = Mutirao(lite_url)
+
+    made: Any = app.topic("order.made", dict[str, int])
+
+    @app.subscriber("mail", topic="order.*")
+    async def mail(order: Any) -> None: ...
+
+    await app.subscriptions.aput("strange", mail, "order.*", **more)
+    await app.subscriptions.aput("usual", mail, "order.*")
+    write(app, f"UPDATE mutirao_subscription SET {column} = x'00ff' WHERE id = 'strange'")  # noqa: S608
+    await _all_is_listed(app)
+    found = [getattr(each, column) for each in await app.subscriptions.alist()]
+    assert r"\x00\xff" in found
+    async with working(app) as worker:
+        await made.apublish({"n": 1})
+        told = "SELECT 1 FROM mutirao_delivery WHERE subscription = 'usual'"
+        assert await until(lambda: read(app, told))
+        assert worker.health().alive
+    await app.aclose()
+
+
+@pytest.mark.parametrize("column", ["name", "task", "queue", "timezone"])
+async def test_a_schedule_called_in_bytes(lite_url: str, column: str) -> None:
+    """It is listed beside others, by a text that shows the bytes; others tick."""
+    app = Mutirao(lite_url)
+    for name in ("strange", "usual"):
+        await app.schedules.aput(name, _job(app), every=0.05)
+    write(app, f"UPDATE mutirao_schedule SET {column} = x'00ff' WHERE name = 'strange'")  # noqa: S608
+    await _all_is_listed(app)
+    found = [getattr(each, column) for each in await app.schedules.alist()]
+    assert r"\x00\xff" in found
+    async with working(app) as worker:
+
+        async def ticked() -> bool:
+            listed = {each.name: each.runs for each in await app.schedules.alist()}
+            return listed["usual"] > 2
+
+        assert await until(ticked)
+        assert worker.health().alive
+    await _all_is_listed(app)
+    await app.aclose()
+
+
+async def _all_is_listed(app: Mutirao) -> None:
+    site = Site(app, Settings(access=lambda _: Access.admin("ana")))
+    transport = httpx2.ASGITransport(app=site)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://jobs") as client:
+        for path in ("/metrics", "/schedules", "/topics", "/api/v1/schedules"):
+            answer = await client.get(path)
+            assert answer.status_code == 200, (path, answer.text)
+    await site.client.aclose()
+    assert await app.aexamine()
+
+
 async def test_a_trigger_that_refuses(pg_app: Mutirao) -> None:
     """An outcome that the database refuses fails its attempt; the others are settled."""
     write(
@@ -220,6 +289,22 @@ async def test_a_trigger_that_refuses(pg_app: Mutirao) -> None:
         if job.id % 7 == 0:
             assert job.error_type == "SettlingFailed"
             assert "not this one" in (job.error or "")
+
+
+async def test_a_result_that_is_no_json(app: Mutirao) -> None:
+    """Whoever looks at the job reads why; whoever waits for the result is told."""
+
+    @app.task(keep_result=60)
+    async def answer() -> int:
+        return 42
+
+    handle = answer.enqueue()
+    async with working(app):
+        assert (await ended(app, handle.id)).state is JobState.SUCCEEDED
+    write(app, "UPDATE mutirao_result SET value = '{'")
+    assert "JSON" in (await app.ajob(handle.id)).result["unreadable"]
+    with pytest.raises(MutiraoError):
+        await handle.aresult(timeout=1)
 
 
 def _job(app: Mutirao) -> Any:

@@ -150,6 +150,27 @@ def test_numbers_of_mariadb(number: int, kind: type[StoreError], again: bool) ->
         assert was_given_up(found) == again
 
 
+@pytest.mark.parametrize(
+    ("option", "why"),
+    [
+        ("--read-only", "the database is read-only"),
+        ("--super-read-only", "the database is read-only"),
+        ("--rds-read-only", "the database is read-only"),
+        ("READ_ONLY", "the database is read-only"),
+        ("--max-session-mem-used", "an option of the server forbids a statement"),
+        ("--secure-file-priv", "an option of the server forbids a statement"),
+        ("--skip-grant-tables", "an option of the server forbids a statement"),
+    ],
+)
+def test_what_an_option_of_mariadb_forbids(option: str, why: str) -> None:
+    """Its text alone says which one it is."""
+    said = f"The MariaDB server is running with the {option} option so it cannot execute this"
+    found = translated(pymysql.OperationalError(1290, said))
+    assert type(found) is StoreUnavailable
+    assert str(found).startswith(f"{why}: ")
+    assert option in str(found)
+
+
 def _set(error: psycopg2.Error, state: str) -> None:
     """psycopg2 sets the code from C alone."""
     error.__setstate__({"pgcode": state})

@@ -144,13 +144,23 @@ class ScheduleState:
 
 
 class ScheduleFacts(NamedTuple):
-    """What a store knows about a schedule that it has locked; `state` is None if there is none."""
+    """What a store knows about a schedule that it has locked.
 
-    state: ScheduleState | None
+    `found` is None if there is none, and an error if its row says what no schedule can be.
+    """
+
+    found: ScheduleState | InvalidSchedule | None
     now: datetime
     live: bool = False  # whether the last job is live
     ended_at: datetime | None = None  # when the last job finished; None if that is not known
     deaths: int = 0  # of its latest jobs in a row; counted only where `pause_after` is given
+
+    @property
+    def state(self) -> ScheduleState | None:
+        """The state; None if there is no schedule. Raises InvalidSchedule for such a row."""
+        if isinstance(self.found, InvalidSchedule):
+            raise self.found
+        return self.found
 
 
 class Ticked(NamedTuple):

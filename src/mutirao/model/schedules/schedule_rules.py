@@ -112,8 +112,9 @@ def resume(facts: ScheduleFacts, name: str) -> Amendment:
 
 
 def remove(facts: ScheduleFacts, name: str) -> Amendment:
-    """Remove a schedule; the jobs that it made remain."""
-    known(facts, name)
+    """Remove a schedule, readable or not; the jobs that it made remain."""
+    if facts.found is None:
+        raise _unknown(name)
     return Amendment(None)
 
 
@@ -171,10 +172,14 @@ def tick(facts: ScheduleFacts) -> Amendment:
 def known(facts: ScheduleFacts, name: str) -> ScheduleState:
     """Return the state of the schedule; raise UnknownSchedule if there is none."""
     if facts.state is None:
-        raise UnknownSchedule(
-            f"there is no schedule {name!r}; `mutirao schedules list` shows those there are"
-        )
+        raise _unknown(name)
     return facts.state
+
+
+def _unknown(name: str) -> UnknownSchedule:
+    return UnknownSchedule(
+        f"there is no schedule {name!r}; `mutirao schedules list` shows those there are"
+    )
 
 
 def fingerprint(schedule: Schedule) -> str:

@@ -205,7 +205,9 @@ MARIADB_NUMBERS: dict[int, Failure] = {
     1205: Failure(BUSY, "others held a lock for too long"),
     1213: SQLSTATES["40P01"],
     3572: Failure(BUSY, "others hold a lock"),  # MySQL's word for NOWAIT; MariaDB's is 1205
-    **dict.fromkeys((1290, 1792, 1836), SQLSTATES["25006"]),
+    # See _is_read_only. A new session may have what an option allows: --max-session-mem-used.
+    1290: Failure(PASSING, "an option of the server forbids a statement", reconnect=True),
+    **dict.fromkeys((1792, 1836), SQLSTATES["25006"]),
     **dict.fromkeys((1317, 1969, 3024), SQLSTATES["57014"]),
     **dict.fromkeys((1412, 1615), SQLSTATES["55"]),  # the table was changed meanwhile
     **dict.fromkeys((1048, 1062, 1264, 1265, 1292, 1364, 1366, 1406, 1451, 1452), _VALUE),
@@ -369,7 +371,7 @@ class translate_errors:  # noqa: N801 (used like `contextlib.suppress`)
 def _by_code(error: BaseException) -> Failure | None:
     number = _number(error)
     if number is not None:  # PyMySQL 1.2 has an SQLSTATE beside it, which is HY000 for most
-        found = MARIADB_NUMBERS.get(number)
+        found = SQLSTATES["25006"] if _is_read_only(error, number) else MARIADB_NUMBERS.get(number)
         return found or (_STATEMENT if _is_unknown(error, number) else None)
     state = getattr(error, "sqlstate", None) or getattr(error, "pgcode", None)
     if isinstance(state, str):
@@ -381,6 +383,14 @@ def _by_code(error: BaseException) -> Failure | None:
     if isinstance(code, int):
         return SQLITE_CODES.get(code & 0xFF, _STATEMENT)
     return None
+
+
+def _is_read_only(error: BaseException, number: int) -> bool:
+    """Return whether the option that forbids a statement, which the text names, is `read_only`.
+
+    Others have the same number: --max-session-mem-used, for example.
+    """
+    return number == 1290 and "read_only" in str(error).lower().replace("-", "_")
 
 
 def _is_unknown(error: BaseException, number: int) -> bool:

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, bindparam, delete, select, update
 
+from mutirao.errors import InvalidSchedule
 from mutirao.model.schedules.schedule import (
     Amend,
     Amended,
@@ -27,10 +28,10 @@ _CHANGE = update(schedule).where(schedule.c.name == bindparam("of"))
 
 
 class _Amended(NamedTuple):
-    """A change of a schedule. `before`: its state until then; None: there was none."""
+    """A change of a schedule. `before`: what was found of it; None: there was none."""
 
     name: str
-    before: ScheduleState | None
+    before: ScheduleState | InvalidSchedule | None
     after: Amendment
 
 
@@ -59,7 +60,7 @@ class Amending:
 
     def _decide(self, conn: Connection, names: Sequence[str]) -> list[_Amended]:
         facts = self._hold(conn, names)
-        return [_Amended(each, facts[each].state, self.amends[each](facts[each])) for each in names]
+        return [_Amended(each, facts[each].found, self.amends[each](facts[each])) for each in names]
 
     def _hold(self, conn: Connection, names: Sequence[str]) -> dict[str, ScheduleFacts]:
         """Lock those that there are, and then read what the decisions need."""

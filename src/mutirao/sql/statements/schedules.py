@@ -31,10 +31,17 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import IntegrityError
 
-from mutirao.errors import WrongState
+from mutirao.errors import InvalidSchedule, WrongState
 from mutirao.model.jobs.job import FINAL_OUTCOMES, NewJob, OutcomeKind
 from mutirao.model.jobs.outcome import Settlement
-from mutirao.model.row_json import UnreadableRow, read_object
+from mutirao.model.row_json import (
+    NO_READING,
+    UnreadableRow,
+    as_texts,
+    only_texts,
+    read_object,
+    storable,
+)
 from mutirao.model.schedules.schedule import (
     MAX_DUE_NAMES,
     TICKS_KEPT_PER_SCHEDULE,
@@ -97,7 +104,7 @@ def agenda(
     rows = conn.execute(union_all(*(select(part.subquery()) for part in parts))).all()
     ahead = [(row.next_at - row.now).total_seconds() for row in rows if row.next_at is not None]
     return Agenda(
-        due=tuple(row.name for row in rows if _is_due(row)),
+        due=tuple(only_texts(row.name for row in rows if _is_due(row))),
         next_in=min((seconds for seconds in ahead if seconds > 0), default=None),
         awaits=any(row.live for row in rows),
     )
@@ -150,7 +157,7 @@ def deaths(conn: Connection, dialect: Dialect, rows: Sequence[Row[Any]]) -> Mapp
 def facts_in(row: Row[Any], deaths: Mapping[str, int]) -> ScheduleFacts:
     """Return what a row says, for a decision."""
     now, ended_at = in_utc(row.now), in_utc(row.ended_at)
-    return ScheduleFacts(_to_state(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
+    return ScheduleFacts(_found(row), now, bool(row.live), ended_at, deaths.get(row.name, 0))
 
 
 def make(
@@ -237,6 +244,18 @@ def _options(job: NewJob) -> dict[str, Any]:
     return {name: value for name, value in asked.items() if value and name not in _NAMED}
 
 
+def _found(row: Any) -> ScheduleState | InvalidSchedule:
+    """Return a schedule's state, or the error that says why its row cannot be one."""
+    try:
+        return _to_state(row)
+    except (*NO_READING, OverflowError, UnreadableRow) as error:
+        return InvalidSchedule(
+            f"schedule {row.name!r} cannot be read: its row in mutirao_schedule, which another"
+            f" program has written, says what no schedule can be ({storable(str(error))[:200]})."
+            " Correct the row, or remove the schedule and put it again"
+        )
+
+
 def _to_state(row: Any) -> ScheduleState:
     values = {name: in_utc(value) for name, value in row._asdict().items()}
     options = read_object(values["options"], "its options")
@@ -260,7 +279,7 @@ def in_utc(value: Any) -> Any:
 
 
 def _to_record(row: Any) -> ScheduleRecord:
-    values = row._asdict()
+    values = as_texts(row._asdict())
     kinds = {
         "status": ScheduleStatus,
         "catch_up": CatchUp,

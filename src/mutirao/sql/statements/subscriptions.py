@@ -23,7 +23,7 @@ from sqlalchemy import (
 from mutirao.errors import InvalidSubscription, MutiraoError
 from mutirao.model.jobs.job import Job, NewJob
 from mutirao.model.keys.uniqueness import Placed
-from mutirao.model.row_json import UnreadableRow, read, read_object, shown
+from mutirao.model.row_json import UnreadableRow, as_texts, only_texts, read, read_object, shown
 from mutirao.model.topics.payload_filter import check_filter, matches, value_at
 from mutirao.model.topics.subscriptions import (
     Subscription,
@@ -149,7 +149,7 @@ def listed(conn: Connection) -> list[SubscriptionRecord]:
 
 
 def _to_record(row: Any) -> SubscriptionRecord:
-    values = row._asdict() | _as_values(row) | {"unfit": unfit(row)}
+    values = as_texts(row._asdict()) | _as_values(row) | {"unfit": unfit(row)}
     del values["options"]
     return SubscriptionRecord(**values)
 
@@ -188,7 +188,7 @@ def with_order(conn: Connection, publication: Job) -> list[str]:
 
     They are few, and have one topic each; their filters were not asked.
     """
-    return list(conn.scalars(_BY_ID, whose(publication)))
+    return only_texts(conn.scalars(_BY_ID, whose(publication)))
 
 
 def whose(publication: Job) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from sqlalchemy import Connection, bindparam, select, update
 
 from mutirao.errors import SchemaError, StoreGone, StoreUnavailable
+from mutirao.model.row_json import only_texts
 from mutirao.model.schedules import schedule_rules
 from mutirao.model.schedules.schedule import MAX_CATCH_UP, ScheduleState, Ticked, TickResult
 from mutirao.sql.dialects.base import Dialect
@@ -93,7 +94,7 @@ class Batch:
             .limit(max(1, self.limit // 2))
             .with_for_update(skip_locked=True)
         )
-        names = list(conn.scalars(ended))
+        names = only_texts(conn.scalars(ended))
         come = (
             select(schedule.c.name)
             .where(schedule.c.next_at.is_not(None), is_left)
@@ -102,7 +103,7 @@ class Batch:
             .limit(self.limit - len(names))
             .with_for_update(skip_locked=True)
         )
-        return names + list(conn.scalars(come))
+        return names + only_texts(conn.scalars(come))
 
     def _write(self, conn: Connection, decided: Sequence[_Decided]) -> list[TickResult]:
         """Write them; halve them until those are found that the database refuses."""

@@ -10,7 +10,10 @@ from mutirao.errors import StoreRefused
 from mutirao.sql.drivers.steps import Row
 
 MAX_ROWS = 500  # at most in a statement
-SAFE_BYTES = 1 << 18  # bytes that every server accepts; a longer statement asks it
+MIN_PACKET = 1 << 16  # bytes that a server has to take
+SAFE_BYTES = (
+    MIN_PACKET // 2
+)  # of rows that always fit, even in digits; for more the server is asked
 MAX_BYTES = 1 << 22  # bytes of a statement, however much the server takes: they are held in memory
 SPARE_BYTES = 1 << 12  # bytes that are left for all but values
 MAX_PACKET = "SELECT @@max_allowed_packet"

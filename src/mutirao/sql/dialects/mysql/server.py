@@ -11,6 +11,7 @@ from sqlalchemy.exc import DBAPIError
 
 from mutirao.errors import ConfigurationError
 from mutirao.sql.dialects.mysql import session
+from mutirao.sql.dialects.mysql.packets import MAX_PACKET, MIN_PACKET
 
 OLDEST = {"MariaDB": (10, 6), "MySQL": (8, 0, 17)}
 
@@ -78,6 +79,14 @@ def faults(connection: Connection) -> Iterator[Flaw]:
         found = f"{table} is kept by {engine}, which has no transactions"
         yield Flaw("engine", found, f"say ALTER TABLE {table} ENGINE = InnoDB")
 
+    most = int(connection.exec_driver_sql(MAX_PACKET).scalar_one())
+    if most < MIN_PACKET:
+        yield Flaw(
+            "max_allowed_packet",
+            f"the server has max_allowed_packet = {most:,}, and refuses larger statements, as some"
+            f" of ours are, with error 1153: they need {MIN_PACKET:,} bytes",
+            "set it to 16M there, which is the usual size",
+        )
     yield from session_faults(connection)
 
 

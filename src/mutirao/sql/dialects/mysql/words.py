@@ -305,7 +305,7 @@ def _fitting(columns: Sequence[str], rows: Sequence[Row]) -> Query[tuple[int, Se
     """
     sizes = [*map(packets.size, rows)]
     if sum(sizes) <= packets.SAFE_BYTES:
-        return packets.SAFE_BYTES, sizes
+        return packets.MIN_PACKET, sizes
     [(most, *in_digits)] = yield Execute(packets.MAX_PACKET)
     if in_digits:
         sizes = [packets.size(row, in_digits=True) for row in rows]

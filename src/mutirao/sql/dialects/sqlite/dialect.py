@@ -13,6 +13,7 @@ from sqlalchemy import (
     Connection,
     Insert,
     Integer,
+    Select,
     Table,
     Text,
     and_,
@@ -20,6 +21,7 @@ from sqlalchemy import (
     exists,
     func,
     literal,
+    literal_column,
     select,
     true,
     type_coerce,
@@ -37,7 +39,7 @@ from mutirao.sql.dialects.sqlite.connecting import CONNECTING
 from mutirao.sql.dialects.sqlite.enqueue import INTAKE
 from mutirao.sql.dialects.sqlite.words import WORDS
 from mutirao.sql.rules.generic import LockAskWrite
-from mutirao.sql.schema.tables import job
+from mutirao.sql.schema.tables import job, subscription
 from mutirao.sql.schema.types import IsoText, Micros, to_micros
 
 _LAST = "SELECT seq FROM sqlite_sequence WHERE name = 'mutirao_job'"
@@ -71,6 +73,10 @@ class SQLite(Dialect):
     def moment(self, now: datetime | None, plus: float = 0.0) -> ColumnElement[datetime]:
         """Return `now` (None: this machine's clock) plus some seconds, as a value."""
         return literal((now or datetime.now(UTC)) + timedelta(seconds=plus), self.instant)
+
+    def by_topic(self, subscriptions: Select[Any]) -> Select[Any]:
+        """Leave out those whose ids are bytes, which come after all texts; no job names them."""
+        return subscriptions.where(subscription.c.id < literal_column("x''"))
 
     def among(self, column: ColumnElement[Id], values: Sequence[Id]) -> ColumnElement[bool]:
         """Pass one JSON array; the number of parameters is limited."""
