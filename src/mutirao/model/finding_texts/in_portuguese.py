@@ -323,6 +323,12 @@ PORTUGUESE: Mapping[str, str] = {
     "the server ({}) lacks {}": "o servidor ({}) não tem {}",
     "use a server that has it, or switch it on there": "use um servidor que o tem, ou ligue-o ali",
     "{} is kept by {}, which has no transactions": "{} está em {}, que não tem transações",
+    "the server has max_allowed_packet = {}, and refuses larger statements, as some of ours are,"
+    " with error 1153: they need {} bytes": (
+        "o servidor tem max_allowed_packet = {} e recusa comandos maiores, como alguns dos nossos,"
+        " com o erro 1153: eles precisam de {} bytes"
+    ),
+    "set it to 16M there, which is the usual size": "defina 16M no servidor, que é o tamanho usual",
     "say ALTER TABLE {} ENGINE = InnoDB": "execute ALTER TABLE {} ENGINE = InnoDB",
     "our session has {} = {}, though it was set to something else": (
         "a nossa sessão tem {} = {}, embora tenha sido definido de outra forma"
