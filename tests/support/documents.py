@@ -247,6 +247,7 @@ class Reader:
             _await(process, before, command)
             process.send_signal(signal.SIGINT)
             _await(process, after, command)
+            process.communicate(timeout=DEADLINE)  # a killed one leaves its processes behind
 
     @contextmanager
     def _started(self, command: str) -> Iterator[subprocess.Popen[str]]:
