@@ -16,9 +16,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import make_url
 
-from tests.acceptance.documented.how import HOW, LONG, NotRun, Run, Shown, how, longer
+from tests.acceptance.documented.how import HOW, NotRun, Run, Shown, how, longer
 from tests.acceptance.documented.shown import ROOT, Command, commands
-from tests.support.clones import Clones, Installed
+from tests.support.clones import LONG, Clones, Installed
 from tests.support.documents import blocks, installed as installed_by
 from tests.support.followed import FOLLOWED, follow
 from tests.support.mariadb import MysqlServer

@@ -46,7 +46,7 @@ from mutirao_conformance.transport import (
     receive,
     settle,
 )
-from tests.support.rabbitmq import RabbitServer, emptied, publish_raw
+from tests.support.rabbitmq import RabbitServer, delete_queue, emptied, publish_raw
 from tests.support.waiting import until
 
 PREFIX = "contract"
@@ -273,8 +273,7 @@ async def test_a_queue_that_is_deleted(transport: RabbitMQ, rabbit: RabbitServer
     async with deadline(), transport.consumer("short-lived", 5, lost.extend) as consumer:
         await publish(transport, *(letter(queue="short-lived") for _ in range(2)))
         one, other = await receive(consumer, 2)
-        async with aiormq.connect(rabbit.url()) as connection:
-            await (await connection.channel()).queue_delete(f"{PREFIX}.short-lived")
+        await delete_queue(rabbit, f"{PREFIX}.short-lived")
         with pytest.raises(TransportUnavailable, match="was deleted"):
             await consumer.receive(1)
     assert lost == []
@@ -311,8 +310,7 @@ async def test_a_queue_that_is_deleted_last(
 
     async def then_delete(name: str, channel: topology.OpenChannel) -> bool:
         found = await topology.is_there(name, channel)
-        async with aiormq.connect(rabbit.url()) as connection:
-            await (await connection.channel()).queue_delete(name)
+        await delete_queue(rabbit, name)
         return found
 
     async with deadline(), transport.consumer("short-lived", 5, lost.extend) as consumer:

@@ -159,6 +159,12 @@ async def emptied(transport: Transport, server: RabbitServer, *queues: str) -> A
     await transport.aclose()
 
 
+async def delete_queue(server: RabbitServer, name: str) -> None:
+    """Delete a queue, as somebody else."""
+    async with aiormq.connect(server.url()) as connection:
+        await (await connection.channel()).queue_delete(name)
+
+
 async def publish_raw(
     server: RabbitServer,
     exchange: str,

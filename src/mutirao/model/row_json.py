@@ -60,6 +60,14 @@ def shown(text: str | bytes) -> Any:
         return {"unreadable": str(error)}
 
 
+def shown_object(text: str | bytes, what: str) -> dict[str, Any]:
+    """Return the decoded JSON object for people, or one with the error; see `shown`."""
+    try:
+        return read_object(text, what)
+    except UnreadableRow as error:
+        return {"unreadable": str(error)}
+
+
 def check_storable(value: Any, what: str) -> None:
     """Raise UnreadableRow if a decoded value cannot be written again.
 

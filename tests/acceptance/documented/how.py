@@ -9,8 +9,6 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-LONG = 600.0  # seconds for a command with what it installs; a test of `make test-all` may take 700
-
 
 @dataclass(frozen=True)
 class Run:

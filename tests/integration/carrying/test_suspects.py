@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from uuid import uuid4
 
-import aiormq
 import pytest
 
 from mutirao import Job, Mutirao
@@ -19,7 +18,7 @@ from mutirao.transports.rabbitmq.tokens import RabbitTokens
 from mutirao.transports.sqs import SQS
 from tests.support.engine import MAX_LOST_RUNS
 from tests.support.proxy import Proxy
-from tests.support.rabbitmq import RabbitServer, emptied
+from tests.support.rabbitmq import RabbitServer, delete_queue, emptied
 from tests.support.sqs import USUAL
 from tests.support.waiting import DEADLINE, until
 
@@ -255,12 +254,6 @@ async def test_a_phase_whose_connection_breaks(proxy: Proxy) -> None:
         assert await broker.dead("mail", 5) == []
     assert len({*starts[:13]}) == 1
     await app.aclose()
-
-
-async def delete_queue(rabbit: RabbitServer, name: str) -> None:
-    """Delete a queue, as somebody else."""
-    async with aiormq.connect(rabbit.url()) as connection:
-        await (await connection.channel()).queue_delete(name)
 
 
 async def test_the_queue_of_one_schedule_is_deleted(rabbit: RabbitServer) -> None:

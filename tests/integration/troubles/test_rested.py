@@ -15,6 +15,7 @@ from mutirao.errors import ConfigurationError, StoreUnavailable
 from mutirao.sql.drivers import resting
 from tests.integration.worker.kit import ended, working
 from tests.support.mariadb import MysqlServer
+from tests.support.other_sessions import OTHER_SESSIONS
 from tests.support.postgresql import PostgresServer
 from tests.support.waiting import wait_until
 
@@ -26,12 +27,6 @@ DRIVERS = [
     *(f"postgresql+{driver}" for driver in ("psycopg", "psycopg2", "asyncpg")),
     *(f"mysql+{driver}" for driver in ("pymysql", "aiomysql", "mysqldb")),
 ]
-OTHERS = {
-    "postgresql": "SELECT pid FROM pg_stat_activity WHERE datname = current_database()"
-    " AND pid <> pg_backend_pid() AND backend_type = 'client backend'",
-    "mysql": "SELECT id FROM information_schema.processlist WHERE db = database()"
-    " AND id <> connection_id()",
-}
 END = {"postgresql": "SELECT pg_terminate_backend({})", "mysql": "KILL {}"}
 
 
@@ -56,7 +51,7 @@ class Ending:
     def ids(self) -> list[int]:
         """Return which sessions there are."""
         with self._engine.connect() as connection:
-            return list(connection.scalars(text(OTHERS[self._kind])))
+            return list(connection.scalars(text(OTHER_SESSIONS[self._kind])))
 
     def close(self) -> None:
         """Close its own connections."""

@@ -40,6 +40,7 @@ from mutirao.model.row_json import (
     as_texts,
     only_texts,
     read_object,
+    shown_object,
     storable,
 )
 from mutirao.model.schedules.schedule import (
@@ -286,15 +287,8 @@ def _to_record(row: Any) -> ScheduleRecord:
         "overlap": Overlap,
         "origin": ScheduleOrigin,
     }
-    values["args"] = _shown_object(values["args"])
+    values["args"] = shown_object(values["args"], "its args")
     return ScheduleRecord(**values | {name: kind(values[name]) for name, kind in kinds.items()})
-
-
-def _shown_object(text: str) -> dict[str, Any]:
-    try:
-        return read_object(text, "its args")
-    except UnreadableRow as error:
-        return {"unreadable": str(error)}
 
 
 def hold(

@@ -16,17 +16,12 @@ from collections.abc import Callable
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 from mutirao import Mutirao
+from tests.support.other_sessions import OTHER_SESSIONS
 from tests.support.waiting import wait_until
 
 url, what = make_url(sys.argv[1]), sys.argv[2]
 in_loop = sys.argv[3:] == ["loop"]
 app = Mutirao(sys.argv[1])
-SESSIONS = {
-    "postgresql": "SELECT pid FROM pg_stat_activity"
-    " WHERE datname = current_database() AND pid <> pg_backend_pid()",
-    "mysql": "SELECT id FROM information_schema.processlist"
-    " WHERE db = database() AND id <> connection_id()",
-}
 LOOKS = {"postgresql": "postgresql+psycopg", "mysql": "mysql+pymysql"}
 
 
@@ -38,11 +33,11 @@ def step() -> None:
 def sessions() -> set[int]:
     """Return the ids of the server's sessions in the database, without this one's."""
     database = url.get_backend_name()
-    if database not in SESSIONS:
+    if database not in OTHER_SESSIONS:
         return set()
     engine = create_engine(url.set(drivername=LOOKS[database]), poolclass=NullPool)
     with engine.connect() as connection:
-        return {row[0] for row in connection.execute(text(SESSIONS[database]))}
+        return {row[0] for row in connection.execute(text(OTHER_SESSIONS[database]))}
 
 
 async def use_in_loop() -> None:

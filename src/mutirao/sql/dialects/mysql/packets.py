@@ -11,9 +11,7 @@ from mutirao.sql.drivers.steps import Row
 
 MAX_ROWS = 500  # at most in a statement
 MIN_PACKET = 1 << 16  # bytes that a server has to take
-SAFE_BYTES = (
-    MIN_PACKET // 2
-)  # of rows that always fit, even in digits; for more the server is asked
+SAFE_BYTES = MIN_PACKET // 2  # of rows, which fit in digits, too; for more the server is asked
 MAX_BYTES = 1 << 22  # bytes of a statement, however much the server takes: they are held in memory
 SPARE_BYTES = 1 << 12  # bytes that are left for all but values
 MAX_PACKET = "SELECT @@max_allowed_packet"
