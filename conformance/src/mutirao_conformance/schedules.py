@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -10,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from mutirao.errors import InvalidSchedule, MutiraoError, WrongState
+from mutirao.errors import InvalidSchedule, StoreError, WrongState
 from mutirao.model.jobs.job import JobState, NewJob, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.limits.limits import pause_of
@@ -369,26 +368,45 @@ class SchedulesContract:
         "written",
         [
             {"options": '{"x":1}'}, {"options": '{"tags":5}'}, {"options": "[1]"}, {"options": "{"},
-            {"options": '{"max_attempts":"x"}'}, {"every": "1e300"}, {"jitter": "1e300"},
-            {"jitter": "-1"}, {"catch_up_limit": "-3"}, {"max_runs": "-3"}, {"timezone": "x"},
-            {"args": "{"}, {"args": "7"},
+            {"every": "1e300"}, {"jitter": "1e300"}, {"jitter": "-1"}, {"catch_up_limit": "-3"},
+            {"max_runs": "-3"}, {"timezone": "x"},
         ],
         ids=str,
     )  # fmt: skip
     @pytest.mark.parametrize(
         "give", [schedule_rules.pause, schedule_rules.resume, schedule_rules.run_now]
     )
-    async def test_options_that_somebody_wrote(
+    async def test_what_no_schedule_can_be(
         self, store: Store, written: dict[str, str], give: Order
     ) -> None:
-        """Whoever cannot change the schedule is told why; it can be removed, and put again."""
+        """Whoever wants to change it is told why that fails; it can be removed, and put again."""
         await plan(store, scheduled("strange"), now=NOW)
         await order(store, schedule_rules.pause, "strange")
         assert await rewrite(store, "mutirao_schedule", "name", "strange", **written)
-        with suppress(MutiraoError):
+        with pytest.raises(InvalidSchedule, match="cannot be read"):
             await order(store, give, "strange", seconds=100)
-        with suppress(InvalidSchedule):
+        with pytest.raises(InvalidSchedule, match="cannot be read"):
             await plan(store, scheduled("strange", job=NewJob(task="u")), now=NOW)
+        await self._is_removed_and_put_again(store)
+
+    @pytest.mark.parametrize(
+        "written",
+        [{"options": '{"max_attempts":"x"}'}, {"args": "{"}, {"args": "7"}],
+        ids=str,
+    )
+    async def test_what_no_job_can_be(self, store: Store, written: dict[str, str]) -> None:
+        """The schedule can be changed, paused and resumed; its job is refused."""
+        await plan(store, scheduled("strange"), now=NOW)
+        assert await rewrite(store, "mutirao_schedule", "name", "strange", **written)
+        await order(store, schedule_rules.pause, "strange")
+        await order(store, schedule_rules.resume, "strange", seconds=100)
+        with pytest.raises(StoreError, match="refuses"):
+            await order(store, schedule_rules.run_now, "strange", seconds=100)
+        await plan(store, scheduled("strange", job=NewJob(task="u")), now=NOW)
+        await order(store, schedule_rules.run_now, "strange", seconds=100)
+        await self._is_removed_and_put_again(store)
+
+    async def _is_removed_and_put_again(self, store: Store) -> None:
         await order(store, schedule_rules.remove, "strange")
         assert await store.schedules.listed() == []
         await plan(store, scheduled("strange"), now=NOW)
