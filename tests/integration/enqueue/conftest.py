@@ -17,6 +17,12 @@ from tests.support.mariadb import MysqlServer
 from tests.support.postgresql import PostgresServer
 
 
+@pytest.fixture(autouse=True)
+def django_in_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All holders are awaited; Django would refuse to be called where an event loop runs."""
+    monkeypatch.setenv("DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+
+
 @pytest.fixture(scope="module")
 def shop_server(postgres: PostgresServer, migrated_template: str) -> Iterator[Observer]:
     """One PostgreSQL database for all tests of a module: a new one for each is slow."""

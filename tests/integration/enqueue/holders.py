@@ -6,7 +6,6 @@ inside `async with`, in a transaction or about to begin one, as its users would 
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import sys
 from abc import ABC, abstractmethod
@@ -629,8 +628,6 @@ def _set_django_up() -> None:
     import django
     from django.conf import settings
 
-    # All holders are awaited; Django would refuse to be called where an event loop runs.
-    os.environ["DJANGO_ALLOW_ASYNC_UNSAFE"] = "true"
     if not settings.configured:
         settings.configure(USE_TZ=True)
         django.setup(set_prefix=False)
