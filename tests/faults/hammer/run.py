@@ -17,6 +17,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from mutirao import Limit, Mutirao
 from mutirao.sql.schema.tables import live
 from tests.faults.hammer import audit
+from tests.faults.hammer.app import TENANTS, in_turn, limited_in_turn
 from tests.faults.hammer.commanding import COMMANDING
 from tests.faults.hammer.crew import HammerCrew
 from tests.faults.hammer.enqueueing import ENQUEUEING
@@ -78,6 +79,10 @@ class Hammer:
         self._say(f"seed {plan.seed}, {plan.connections} connections, {plan.workers} workers")
         engine = create_async_engine(self._stage.caller_url(CALLER), pool_size=plan.connections)
         try:
+            # The first job of a fair task may meet others, once in the life of a database.
+            await self._enqueuer.aenqueue_many(
+                each.job(TENANTS[0]) for each in (in_turn, limited_in_turn)
+            )
             await self._all_at_once(engine)
             self._seconds = monotonic() - self._began
             await self._read(self._note, audit.whole)
