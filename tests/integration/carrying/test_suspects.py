@@ -42,13 +42,16 @@ async def bad() -> None:
 async def trivial(n: int) -> None:
     (HERE / f"done-{n}").touch()
 
+async def is_done() -> bool:
+    if sum(name.startswith("done-") for name in os.listdir(HERE)) < 40:
+        return False
+    return bool(await broker.dead("mail", 50)) and await broker.waiting("mail") == 0
+
 async def serve() -> None:
-    async with app.worker(queues=["mail"]):
-        # One that was done when its worker ended comes again.
-        while sum(name.startswith("done-") for name in os.listdir(HERE)) < 40 or not (
-            await broker.dead("mail", 50) and await broker.waiting("mail") == 0
-        ):
-            await asyncio.sleep(0.05)
+    while not await is_done():  # a worker that ends gives back what comes again and has not begun
+        async with app.worker(queues=["mail"]):
+            while not await is_done():
+                await asyncio.sleep(0.05)
     await app.aclose()
 
 for times in range(30):
