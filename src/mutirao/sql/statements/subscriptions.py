@@ -44,6 +44,7 @@ from mutirao.sql.statements.upserts import clock, put_rows, unless_same
 
 _NAMED = ("task", "queue", "priority")  # options of a job that have columns of their own
 _SAID = ("topic", "tenant", "group", "kind", "key", "order_by", "when_dead")
+_UNFIT = (UnreadableRow, MutiraoError, msgspec.MsgspecError, TypeError, ValueError, LookupError)
 _COMPARED = [subscription.c[name] for name in (*_NAMED, *_SAID, "filter", "options", "declared")]
 
 
@@ -236,7 +237,7 @@ def job_in(row: Any) -> NewJob:
         options["tags"] = tuple(options.get("tags", ()))
         options["unique"] = unique_of(said) if (said := options.get("unique")) else None
         return NewJob(**{name: getattr(row, name) for name in _NAMED}, **options)
-    except (UnreadableRow, MutiraoError, TypeError, ValueError, LookupError) as unfit:
+    except _UNFIT as unfit:
         raise InvalidSubscription(
             f"the options of subscription {row.id!r} in the database are {row.options!s:.200}:"
             f" {unfit}; put it again, or remove it"

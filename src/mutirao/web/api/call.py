@@ -55,7 +55,7 @@ class ApiCall:
         given: str = self.request.path_params["id"]
         try:
             return id_of(msgspec.convert(given, Id))
-        except ValueError as unfit:
+        except (msgspec.ValidationError, ValueError) as unfit:
             raise UnreadableRequest(f"{given[:40]!r} is no id: {unfit}", place="path.id") from None
 
     def name(self) -> str:
