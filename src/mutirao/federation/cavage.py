@@ -68,8 +68,8 @@ class CavageSignature:
                 key.public.verify(self._signature, text)
             else:
                 key.public.verify(self._signature, text, PKCS1v15(), SHA256())
-        except (InvalidSignature, KeyError):
-            return False
+        except (InvalidSignature, KeyError, ValueError):
+            return False  # ValueError: of a Host that cannot be one, or of bytes that are no text
         return True
 
     def _check_covered(self) -> None:
@@ -131,7 +131,7 @@ def _check_digest(header: str, body: bytes) -> None:
             continue
         known += 1
         computed = base64.b64encode(make(body).digest()).decode()
-        if not hmac.compare_digest(computed.encode(), text.encode()):
+        if not hmac.compare_digest(computed.encode(), text.encode(errors="replace")):
             raise UnverifiedActivity("the digest is of another body")
     if not known:
         raise UnverifiedActivity(f"the Digest is {header[:100]!r}; expected SHA-256=…")

@@ -206,6 +206,6 @@ def _reason(what: ActivityDelivery, answer: Answer) -> str:
     """Return the result of a request; errors are counted by its first line, with the host."""
     if answer.failure is not None:
         detail = (answer.detail or "").replace(what.inbox, f"{what.host}/…")
-        return f"{what.host}: {answer.failure}: {detail}\n{what.inbox}"[:1_000]
+        return f"{what.host}: {answer.failure}\n{detail}\n{what.inbox}"[:1_000]
     text = answer.body[:SHOWN].decode("utf-8", "replace").strip()
     return f"{what.host} answered {answer.status}\n{what.inbox}\n{text}".strip()[:1_000]

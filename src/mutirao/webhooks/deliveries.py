@@ -266,10 +266,13 @@ def _asked(answer: Answer) -> float | None:
 
 
 def _described(endpoint: Endpoint, answer: Answer) -> str:
-    """Describe the result of an attempt; errors are counted by its constant first line."""
+    """Describe the result of an attempt; errors are counted by its first line, without details.
+
+    A detail may have the server's own words, and how many bytes came.
+    """
     came = f"was answered {answer.status}"
     if answer.failure is not None:
-        came = f"failed ({answer.failure}): {_detail(endpoint, answer)}"
+        came = f"failed ({answer.failure})\n{_detail(endpoint, answer)}"
     where = f"{endpoint.method} to {endpoint.host} (endpoint {endpoint.id})"
     return f"{where} {came}\nafter {answer.milliseconds:.0f} ms"
 

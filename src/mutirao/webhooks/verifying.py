@@ -140,6 +140,10 @@ def _three(headers: Mapping[str, str]) -> tuple[str, str, str]:
             f"webhook-timestamp is {timestamp[:40]!r}; expected whole Unix seconds. Refuse the "
             "request: this is no standard webhook"
         )
+    if not id.isprintable():  # some servers hand on bytes that are no UTF-8 as lone surrogates
+        raise InvalidWebhook(
+            f"webhook-id is {id[:80]!r}; expected printable text. Refuse the request"
+        )
     return id, timestamp, signature
 
 

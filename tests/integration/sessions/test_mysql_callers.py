@@ -19,6 +19,7 @@ from mutirao import Mutirao, Supersede, chain, group, step
 from mutirao.errors import StoreRefused
 from mutirao.sql import migrations
 from mutirao.sql.schema.tables import metadata
+from mutirao.testing import drain
 from tests.integration.sessions.kit import MODES
 from tests.support.mariadb import MysqlServer, empty
 
@@ -230,10 +231,26 @@ def test_the_same_is_written(
     assert rows(mysql, database) == usual
 
 
+@pytest.mark.parametrize("said", [*SESSIONS, "SET NAMES utf8mb4 COLLATE utf8mb4_bin"])
+def test_a_session_that_jobs_run_in_is_as_before(
+    mysql: MysqlServer, database: str, shop: Mutirao, opened: Open, said: str
+) -> None:
+    """It has our settings meanwhile, and then each of those that it had, and its character sets."""
+    _empty(mysql, database)
+    conn = opened(_pymysql)
+    _say(conn, said)
+    before = _settings(conn)
+    shop.tasks["plain"].using(conn=conn).enqueue(note=OTHER)
+    assert drain(shop, conn=conn) == {"succeeded": 1}
+    assert _settings(conn) == before
+    conn.rollback()
+
+
 SETTINGS = (
+    *("time_zone", "group_concat_max_len", "div_precision_increment", "character_set_connection"),
     *("sql_mode", "sql_select_limit", "sql_safe_updates", "sql_auto_is_null", "completion_type"),
     *("character_set_client", "collation_connection", "character_set_results"),
-    *("foreign_key_checks", "unique_checks"),
+    *("foreign_key_checks", "unique_checks", "sql_big_selects"),
 )
 
 

@@ -50,3 +50,14 @@ class Others:
             yield
         finally:
             self.rows(f"ALTER DATABASE {self._database} RESET {setting}")
+
+    @contextmanager
+    def by_default_of_server(self, setting: str, value: str) -> Iterator[None]:
+        """Let all sessions have another setting meanwhile, those that are open, too."""
+        try:
+            self.rows(f"ALTER SYSTEM SET {setting} TO '{value}'")
+            self.rows("SELECT pg_reload_conf()")
+            yield
+        finally:
+            self.rows(f"ALTER SYSTEM RESET {setting}")
+            self.rows("SELECT pg_reload_conf()")

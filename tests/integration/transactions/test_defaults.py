@@ -89,6 +89,43 @@ async def test_callers_with_few_keys(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("whose", ["database", "server"])
+async def test_a_default_that_changes(pg_url: str, others: Others, driver: str, whose: str) -> None:
+    """New connections notice it; those that were open do when a call fails by it, once."""
+    app = Mutirao(make_url(pg_url).set(drivername=f"postgresql+{driver}"))
+    failed = 0
+
+    @app.task
+    async def once(number: int) -> None: ...
+
+    async def enqueue(number: int) -> None:
+        call = once.using(key="k", on_conflict="rerun")
+        if driver == "asyncpg":
+            await call.aenqueue(number)
+        else:
+            await asyncio.to_thread(call.enqueue, number)
+
+    async def many() -> None:
+        nonlocal failed
+        for number in range(30):
+            try:
+                await enqueue(number)
+            except StoreBusy:
+                failed += 1
+
+    await asyncio.gather(*(many() for _ in range(4)))
+    assert failed == 0
+    by_default = others.by_default if whose == "database" else others.by_default_of_server
+    with by_default("default_transaction_isolation", "serializable"):
+        await asyncio.gather(*(many() for _ in range(8)))
+        assert failed <= (0 if whose == "database" else 8)
+        failed = 0
+        await asyncio.gather(*(many() for _ in range(8)))
+        assert failed == 0
+    await app.aclose()
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
 async def test_transactions_of_handlers(pg_url: str, others: Others, driver: str) -> None:
     """They are READ COMMITTED, too."""
     app = Mutirao(make_url(pg_url).set(drivername=f"postgresql+{driver}"))

@@ -430,6 +430,32 @@ async def test_failures_are_counted_together(migrated_sqlite_url: str) -> None:
     assert re.match(rf"{re.escape(told)}\nafter [0-9]+ ms\n", job.error or "")
 
 
+async def test_failures_with_a_servers_own_words_are_counted_together(
+    migrated_sqlite_url: str,
+) -> None:
+    """Whatever it says, and however much of an answer comes: the words are in the job's error."""
+    said = 0
+
+    async def behave(peer: Peer) -> None:
+        nonlocal said
+        await peer.request()
+        said += 1
+        await peer.say(b"HTTQ/%d\r\n\r\n" % said)
+
+    async with shop(migrated_sqlite_url) as app, serving(behave) as server:
+        await put(app, "erp", server, retry=[])
+        await publish(app, 3)
+        async with app.worker(
+            webhooks=replace(SETTINGS, breakers=BreakerTerms(failures=9)), poll=0.05
+        ):
+            await until(ended(app, "dead", 3))
+        dead = await app.ajobs(task="mutirao.webhook", state="dead")
+        sql = "SELECT error_type, message, attempts FROM mutirao_errors"
+        found = await asyncio.to_thread(rows, migrated_sqlite_url, sql)
+    assert found == [("WebhookFailed", "POST to 127.0.0.1 (endpoint erp) failed (protocol)", 3)]
+    assert all("illegal status line: bytearray(b'HTTQ/" in str(job.error) for job in dead)
+
+
 async def test_a_long_url_is_not_shown(migrated_sqlite_url: str) -> None:
     """What is behind its host may be a secret."""
     async with shop(migrated_sqlite_url) as app:

@@ -117,6 +117,15 @@ async def test_a_process_that_speaks_nonsense(shop: Shop, tmp_path: Path, kind: 
     assert shop.told == []
 
 
+async def test_a_child_is_mended_for_its_next_handler(shop: Shop, tmp_path: Path) -> None:
+    """It keeps serving, where one before has closed its streams and lost its directory."""
+    gone = tmp_path / "gone"
+    gone.mkdir()
+    child = result(await shop.run(unruly.spoil, path=str(gone)))
+    found = result(await shop.run(unruly.surroundings))
+    assert found == [child, [True] * 3, str(Path.cwd())]
+
+
 async def test_nonsense_in_history(pg_app: Mutirao, tmp_path: Path) -> None:
     """The attempt says what was wrong, and the job runs again."""
     pg_app.register(unruly.babble)

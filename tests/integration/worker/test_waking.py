@@ -42,11 +42,12 @@ def driven(pg_url: str) -> Callable[[str], Mutirao]:
 async def idle(app: Mutirao) -> None:
     """Wait until the only worker is listening, and has nothing to do."""
 
-    async def listening() -> bool:
-        workers = await app.store.workers()
-        return [worker.listening for worker in workers] == [True]
+    await until(lambda: listens(app, True))
 
-    await until(listening)
+
+async def listens(app: Mutirao, expected: bool) -> bool:
+    """Return whether the only worker is listening, or is not."""
+    return [worker.listening for worker in await app.store.workers()] == [expected]
 
 
 async def test_an_idle_worker_is_woken(app: Mutirao) -> None:
@@ -179,6 +180,41 @@ async def test_by_a_transaction_of_the_caller(app: Mutirao) -> None:
         with engine.begin() as connection:
             handle = send.using(conn=connection).enqueue()
         await soon(ended(app, handle.id))
+
+
+async def test_by_a_transaction_from_when_it_was_busy(pg_app: Mutirao) -> None:
+    """Nobody listened when the job was enqueued; the worker is idle when it is committed."""
+    go = asyncio.Event()
+
+    @pg_app.task
+    async def send() -> None:
+        await go.wait()
+
+    await pg_app.aenqueue_many([send.job() for _ in range(ONE_AFTER_ANOTHER)])
+    async with never_polling(pg_app, concurrency=1):
+        await until(lambda: listens(pg_app, False))
+        engine = pg_app.store.engines.sync()  # type: ignore[attr-defined]
+        with engine.begin() as connection:
+            handle = send.using(conn=connection).enqueue()
+            go.set()
+            await idle(pg_app)
+        await soon(ended(pg_app, handle.id))
+
+
+async def test_by_a_transaction_from_before_it_started(pg_app: Mutirao) -> None:
+    """There was no worker when the job was enqueued."""
+
+    @pg_app.task
+    async def send() -> None:
+        pass
+
+    engine = pg_app.store.engines.sync()  # type: ignore[attr-defined]
+    with engine.connect() as connection:
+        handle = send.using(conn=connection).enqueue()
+        async with never_polling(pg_app):
+            await idle(pg_app)
+            connection.commit()
+            await soon(ended(pg_app, handle.id))
 
 
 @pytest.mark.parametrize("driver", ["psycopg", "asyncpg"])

@@ -74,6 +74,22 @@ def echo(text: str) -> str:
     return text
 
 
+@app.task(process=True, keep_result=True)
+def spoil(path: str) -> int:
+    """Close the standard streams, and leave a working directory that is gone."""
+    os.closerange(0, 3)
+    os.chdir(path)
+    Path(path).rmdir()
+    return os.getpid()
+
+
+@app.task(process=True, keep_result=True)
+def surroundings() -> tuple[int, list[bool], str]:
+    """Return this process's id, whether each standard stream is open, and the directory."""
+    opened = [os.path.exists(f"/proc/self/fd/{number}") for number in range(3)]
+    return os.getpid(), opened, os.getcwd()
+
+
 @app.task(process=True)
 def wait(path: str) -> None:
     """Leave this process's id in a file, and wait for ever."""

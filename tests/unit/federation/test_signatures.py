@@ -77,6 +77,8 @@ Change = Callable[[dict[str, str]], dict[str, object]]
         (lambda h: {"body": b""}, "does not fit|of another|covers"),
         (lambda h: {"url": URL.replace("1", "2")}, "does not fit"),
         (lambda h: {"url": URL.replace("b.", "c.")}, "does not fit"),
+        (lambda h: {"url": URL.replace("b.", "[")}, "does not fit"),
+        (lambda h: {"url": URL.replace("8080", "x")}, "does not fit"),
         (lambda h: {"method": "PUT"}, "does not fit"),
         (lambda h: {"now": NOW + 3_601}, "before now"),
         (lambda h: {"now": NOW - 3_601}, "before now"),
@@ -124,6 +126,18 @@ async def test_a_signature_that_says_too_little(names: str, message: str) -> Non
     headers["Signature"] = headers["Signature"].replace("(request-target) host date digest", names)
     with pytest.raises(UnverifiedActivity, match=message):
         await verified("rsa", headers)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("X", "\udce9", "does not fit"), ("Digest", "SHA-256=\udce9", "another body")],
+)
+async def test_bytes_that_are_no_text(name: str, value: str, message: str) -> None:
+    """As some servers hand them on: they do not fit, and raise nothing else."""
+    headers = {**signed("cavage", "rsa"), name: value}
+    headers["Signature"] = headers["Signature"].replace("host date", "host x date")
+    with pytest.raises(UnverifiedActivity, match=message):
+        await verified("rsa", {"X": "1", **headers})
 
 
 def test_keys_that_are_published() -> None:

@@ -111,6 +111,7 @@ def test_headers_are_found_in_any_case_and_unknown_signatures_passed_by() -> Non
         (lambda h: h.pop("webhook-signature"), InvalidWebhook, "webhook-signature is there 0"),
         (lambda h: h.update({"Webhook-Id": "x"}), InvalidWebhook, "there 2 times"),
         (lambda h: h.update({"webhook-id": ""}), InvalidWebhook, "empty"),
+        (lambda h: h.update({"webhook-id": "x\udce9"}), InvalidWebhook, "expected printable"),
         (lambda h: h.update({"webhook-timestamp": "soon"}), InvalidWebhook, "Unix seconds"),
         (lambda h: h.update({"webhook-timestamp": "1e9"}), InvalidWebhook, "Unix seconds"),
         (lambda h: h.update({"webhook-timestamp": "9" * 400}), InvalidWebhook, "Unix seconds"),

@@ -38,7 +38,11 @@ from mutirao.engine.calls.child_protocol import (
     Order,
     packed,
 )
-from mutirao.engine.calls.handler_damage import mend_standard_streams, write_whole_lines
+from mutirao.engine.calls.handler_damage import (
+    mend_directory,
+    mend_standard_streams,
+    write_whole_lines,
+)
 from mutirao.engine.calls.main_script import Main
 from mutirao.engine.calls.progress import WRITE_INTERVAL, report_of
 from mutirao.engine.calls.spawning import end_with_group, lead_group
@@ -81,7 +85,6 @@ def serve(theirs: socket.socket, main: Main, set_up_logs: Callable[[], None] | N
     threading.Thread(target=_die_with_parent, daemon=True).start()
     voice, inbox = _Sender(theirs), Inbox()
     found = FoundTasks(main)
-    mend_standard_streams()
     write_whole_lines()
     with suppress(ConnectionError):  # the parent is gone, and did not read everything
         theirs.sendall(packed(UP, 0))
@@ -100,6 +103,8 @@ def _receive(theirs: socket.socket, inbox: Inbox) -> ChildMessage | None:
 
 def _answer(message: ChildMessage, voice: "_Sender", found: "FoundTasks") -> tuple[bytes, bytes]:
     try:
+        mend_standard_streams()
+        mend_directory()
         order = msgspec.json.decode(message.body, type=Order)
         task = found.task(order)
         voice.say(BEGUN, message.number)

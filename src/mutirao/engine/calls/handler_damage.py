@@ -1,10 +1,10 @@
 """Repairs what handlers break in a worker's process; counts starts that the system refuses.
 
-A handler may close the standard streams of its worker, or remove its working directory. Both are
-repaired before a child is started. Output of handlers is written line by line. The system may also
-run out of processes, descriptors or memory. A job whose handler could not start for that reason is
-given back without counting an attempt. A worker that cannot start any handler for a while ends,
-because it would only claim jobs.
+A handler may close the standard streams of its process, or remove its working directory. Both are
+repaired before a child is started, and in a child before each handler. Output of handlers is
+written line by line. The system may also run out of processes, descriptors or memory. A job whose
+handler could not start for that reason is given back without counting an attempt. A worker that
+cannot start any handler for a while ends, because it would only claim jobs.
 """
 
 import io
@@ -87,10 +87,10 @@ def write_whole_lines() -> None:
 
 
 def mend_directory() -> None:
-    """Enter the working directory again if it was removed and created again under its name.
+    """Enter the directory in which the worker was started if the working directory was removed.
 
     Raises:
-        OSError: there is no directory of that name.
+        OSError: there is no directory of that name, or not again.
     """
     try:
         os.getcwd()
@@ -99,4 +99,4 @@ def mend_directory() -> None:
         if name is None:
             raise
         os.chdir(name)
-        log.warning("the working directory %s was removed, and is there again: entered it", name)
+        log.warning("the working directory was removed, by a handler perhaps; %s was entered", name)

@@ -57,6 +57,9 @@ NO_RELAY: Relaying = _NoRelay()
 LISTENER_TIMEOUT = 1.0  # seconds that a worker waits for its listener before the first claim
 REFRESH_SHARE = 50  # reading the heads may take 1/50 of the time: ≤ 2 %
 REFRESH_POLLS = 3  # polls after which they are read at the latest: a slow read is no reason to wait
+# Seconds after which a worker that began to listen reads the heads once more, doubled until a poll:
+# transactions that were open then have not notified it.
+FIRST_LOOK_BACK = 0.01
 NEW_LANES_AFTER = 0.25  # seconds between reads of new lanes, for a worker without notifications
 # Seconds after which a second worker looks for a job, in case the first one is busy, frozen or
 # gone; the next two look four times as late each.
@@ -103,6 +106,7 @@ class Producer:
         self._may_refresh_at = 0.0  # monotonic
         self._guessing = False  # whether claims have made the heads outdated
         self._listening = True  # as registered
+        self._look_back = FIRST_LOOK_BACK
         self._attention = ListenPolicy(monotonic())
         self._between_claims = asyncio.Lock()
         self._unanswered = UnansweredClaims(
@@ -205,7 +209,7 @@ class Producer:
         `begun`: the attempts that were running under the former id.
         """
         self._unanswered.reborn(former, begun)
-        self._listening = True
+        self._listening, self._look_back = True, FIRST_LOOK_BACK
         self._hearing.attend(True)
         self.wake(Wake())
         self._dispatcher.changed.set()
@@ -356,6 +360,8 @@ class Producer:
         self._guessing = False
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
         usual = self._hearing.poll if self._listening else min(poll, NEW_LANES_AFTER)
+        if self._listening and self._look_back < usual:
+            usual, self._look_back = self._look_back, 2 * self._look_back
         self._refresh_at = min(self._refresh_at, max(now + usual, self._may_refresh_at))
 
     async def _give_back_stalled(self) -> None:
@@ -393,7 +399,7 @@ class Producer:
         await self._store.listen(self._row.id, True)
         self._hearing.attend(True)
         # What arrived before we listened was not notified, so look once more.
-        self._listening, self._refresh_at = True, 0.0
+        self._listening, self._refresh_at, self._look_back = True, 0.0, FIRST_LOOK_BACK
 
     async def _listen_no_more(self) -> None:
         self._listening = False

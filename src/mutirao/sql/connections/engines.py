@@ -16,7 +16,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from typing import TYPE_CHECKING, Any, Union, cast
+from typing import TYPE_CHECKING, Any, Union
 
 from sqlalchemy import URL, Dialect as SqlAlchemyDialect, Engine, Pool, create_engine, event
 from sqlalchemy.engine import ExceptionContext
@@ -326,9 +326,12 @@ class Engines:
         if self.note(judge(context.original_exception)):
             context.is_disconnect = True
 
-    def _look_at_level(self, dialect: SqlAlchemyDialect, *_: object) -> None:
-        """Send single statements in transactions if SQLAlchemy has seen another isolation level."""
-        if cast(Any, dialect).default_isolation_level not in (None, self._connecting.level):
+    def _look_at_level(self, dialect: SqlAlchemyDialect, connection: Any, _: object) -> None:
+        """Send single statements in transactions if a session has another isolation level.
+
+        Each is asked while they travel alone: the default may change while a process runs.
+        """
+        if self.autocommits and dialect.get_isolation_level(connection) != self._connecting.level:
             self.note(WRONG_ISOLATION)
 
     def _set_up(self, connection: Any, record: object) -> None:

@@ -24,6 +24,7 @@ from mutirao.sql.connections.engines import Engines
 from mutirao.sql.connections.thread import OneThread
 from mutirao.sql.drivers import kinds
 from mutirao.sql.drivers.failures import (
+    NOT_SERIALIZABLE,
     is_no_text,
     judge,
     lost_error,
@@ -93,8 +94,14 @@ def for_people(body: Body[P, R]) -> Body[P, R]:
 
 
 def _unfit(engines: Engines, engine: Engine, lent: Any, error: BaseException) -> bool:
-    """Return whether a connection must not be used again: it is lost, or a call was interrupted."""
-    if not isinstance(error, Exception) or engines.note(judge(error)):
+    """Return whether a connection must not be used again: it is lost, or a call was interrupted.
+
+    Or its session has another isolation level than it had: a new one is asked for its own.
+    """
+    if not isinstance(error, Exception):
+        return True
+    failure = judge(error)
+    if engines.note(failure) or failure is NOT_SERIALIZABLE:
         return True
     return engine.dialect.is_disconnect(cast(Any, error), lent.dbapi_connection, None)
 

@@ -67,6 +67,7 @@ WRONG_ISOLATION = Failure(
     "sessions have another isolation level than READ COMMITTED by default (ALTER ROLE … SET"
     " default_transaction_isolation TO 'read committed' makes workers faster)",
 )
+NOT_SERIALIZABLE = Failure(BUSY, "the transaction does not fit what others wrote (serialization)")
 DENIED = Failure(
     PASSING,  # grants may change while programs run
     "the role may not do that now",
@@ -122,7 +123,7 @@ SQLSTATES: dict[str, Failure] = {
     "3D": Failure(PASSING, "there is no such database", reconnect=True),  # renamed, or restored
     "3F": _STATEMENT,
     "40": Failure(BUSY, "the database gave up a transaction for others"),
-    "40001": Failure(BUSY, "the transaction does not fit what others wrote (serialization)"),
+    "40001": NOT_SERIALIZABLE,
     "40002": _VALUE,
     "40003": _LOST,  # it is unknown whether the statement was completed
     "40P01": Failure(BUSY, "the transaction and others waited for each other (deadlock)"),

@@ -62,12 +62,19 @@ SETTING = (
 # Settings that are checked: a proxy, or the application's engine, may have changed them, or the
 # server could not apply them.
 _LIMIT = "SELECT @@sql_select_limit LIMIT 1"
+_BOUNDS = "SELECT @@sql_select_limit, @@sql_big_selects LIMIT 1"
+_NO_BOUNDS = f"SET SESSION sql_select_limit = {UNLIMITED}, sql_big_selects = 1"
 _ASKING = "SHOW SESSION VARIABLES WHERE Variable_name IN ({})"
 # Some have one name on MySQL and another one on MariaDB; who has both, has them in both.
 _LEVEL: Mapping[str, str | int] = {
     **dict.fromkeys(("tx_isolation", "transaction_isolation"), "READ-COMMITTED"),
     **dict.fromkeys(("tx_read_only", "transaction_read_only"), 0),
 }
+# What SET NAMES sets. The last one sets the second one, too, which sets it.
+_TEXTS = (
+    *("character_set_client", "character_set_connection", "character_set_results"),
+    "collation_connection",
+)
 _SHOWN = {"completion_type": "NO_CHAIN", "default_regex_flags": ""}  # differs from the set value
 _PROBE = "\u00e9\u6f22\U0001f642"  # characters of two, three and four bytes
 _NO_SUCH_VARIABLE = 1193
@@ -133,23 +140,32 @@ def set_up(connection: Any) -> None:
 
 def lent(connection: Any) -> Callable[[], None]:
     """Set a caller's session up; return what puts back the settings that it had."""
-    wanted = (*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL)
-    asking = _ASKING.format(", ".join("%s" for _ in wanted))
+    wanted = (*_LEVEL, *_BOTH, *_MARIADB, *_MYSQL, *_TEXTS)
     with connection.cursor() as cursor:
-        cursor.execute(asking, wanted)
-        had = [(str(name), str(value)) for name, value in cursor.fetchall()]
-    set_up(connection)
-    assigned = ", ".join(f"SESSION {name} = {_literal(value)}" for name, value in had)
+        cursor.execute(_BOUNDS)
+        [(limit, large)] = cursor.fetchall()
+        cursor.execute(_NO_BOUNDS)  # else the answer would be cut off, or refused
+        cursor.execute(_ASKING.format(", ".join("%s" for _ in wanted)), wanted)
+        shown = {str(name).lower(): str(value) for name, value in cursor.fetchall()}
+    had = {**shown, "sql_select_limit": str(limit), "sql_big_selects": str(large)}
+    assigned = ", ".join(f"SESSION {n} = {_literal(n, had[n])}" for n in wanted if n in had)
 
     def put_back() -> None:
         with connection.cursor() as cursor:
             cursor.execute(f"SET {assigned}")
 
+    try:
+        set_up(connection)
+    except BaseException:
+        put_back()
+        raise
     return put_back
 
 
-def _literal(value: str) -> str:
+def _literal(name: str, value: str) -> str:
     """Return a value that the server has shown as it takes it."""
+    if name in _TEXTS and not value:
+        return "NULL"
     return value if value.replace(".", "", 1).isdigit() else f"'{value}'"
 
 
