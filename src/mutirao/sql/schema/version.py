@@ -56,7 +56,7 @@ def _fingerprint(directory: str) -> str:
 
 VERSION_TABLE = "mutirao_version"
 # Release and number: 0101 would be the second one of 0.1. A test compares it with the scripts.
-REVISIONS = ("0100", "0101", "0102", "0103")
+REVISIONS = ("0100", "0101", "0102", "0103", "0104")
 UNRELEASED = frozenset({"0001", "0002", "0003", "0004", "0005", "0006"})  # all made before 0.1
 
 
