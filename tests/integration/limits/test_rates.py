@@ -20,9 +20,10 @@ async def test_a_claim_has_the_job_that_was_sent_ahead(pg_app: Mutirao, pg_url: 
     ids = await put(store, *(due() for _ in range(3)))
     worker = await join(store)
     assert ids_of(await take(store, worker)) == ids[:1]
-    with psycopg.connect(pg_url.replace("+psycopg", "")) as claiming:
+    url = pg_url.replace("+psycopg", "")
+    with psycopg.connect(url) as claiming, psycopg.connect(url, autocommit=True) as mending:
         assert claiming.execute(SENT_AHEAD).fetchall() == [(ids[1],)]
-        await store.mend(now=at(10.1))
+        mending.execute("SELECT mutirao_mend(%s)", (at(10.1),))
     assert ids_of(await take(store, worker, now=at(10.1))) == ids[1:2]
     heads = [head for head in await store.lanes(None, now=at(11)) if head.due_in < 100]
     assert [round(head.due_in) for head in heads] == [9]
