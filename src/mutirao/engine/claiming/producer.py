@@ -360,7 +360,7 @@ class Producer:
         self._guessing = False
         self._may_refresh_at = now + min(REFRESH_SHARE * (now - started), REFRESH_POLLS * poll)
         usual = self._hearing.poll if self._listening else min(poll, NEW_LANES_AFTER)
-        if self._listening and self._look_back < usual:
+        if self._listening and self._look_back < usual and not self._hearing.complete:
             usual, self._look_back = self._look_back, 2 * self._look_back
         self._refresh_at = min(self._refresh_at, max(now + usual, self._may_refresh_at))
 

@@ -119,10 +119,14 @@ class Hearing:
         self.hears: bool | None = None if notifier is None else False
 
     @property
+    def complete(self) -> bool:
+        """Whether the notifier announces all jobs, those of open transactions, too."""
+        return self._chooser is not None and self._chooser.complete
+
+    @property
     def poll(self) -> float:
         """The seconds after which an idle worker reads the heads of the lanes again."""
-        complete = self._chooser is not None and self._chooser.complete
-        return self._settings.poll * (SELDOM if complete else 1)
+        return self._settings.poll * (SELDOM if self.complete else 1)
 
     def attend(self, idle: bool) -> None:
         """Inform the notifier whether the worker wants wake-ups."""
