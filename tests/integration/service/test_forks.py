@@ -6,6 +6,7 @@ import pytest
 from sqlalchemy import make_url
 
 from tests.integration.service.kit import ran
+from tests.support.rabbitmq import RabbitServer
 
 PROGRAM = "forks_after_use"
 WHAT = ["ends", "closes", "uses", "collects"]
@@ -62,3 +63,10 @@ def test_from_sqlite(driver: str, what: str, lite_url: str) -> None:
     """A child that leaves the file alone disturbs nobody, when it closes what it has, neither."""
     loop = ["loop"] if driver == "aiosqlite" else []
     assert ran(PROGRAM, _with(driver, lite_url), what, *loop) == "all is well\n"
+
+
+@pytest.mark.parametrize("how", ["", "loop"])
+@pytest.mark.parametrize("what", ["uses", "collects"])
+def test_from_a_broker(what: str, how: str, rabbit: RabbitServer) -> None:
+    """Neither do children end the connections to RabbitMQ; they have their own."""
+    assert ran("forks_after_broker", rabbit.url(), what, *how.split()) == "all is well\n"
