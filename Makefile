@@ -45,7 +45,9 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks \
 # The earliest state of 0100 is code that Python 3.11 does not run.
 NOT_OF_OLDEST := --ignore=tests/integration/integrations/test_django_suites.py \
              $(foreach page,docs/django docs/from/django-tasks, \
-               --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[$(page).md]') \
+               $(foreach test,unit/test_readme.py::test_what_a_page_shows_works \
+                   acceptance/test_documented.py::test_a_page_is_followed_with_what_it_has_installed, \
+                 --deselect 'tests/$(test)[$(page).md]')) \
              $(foreach test,it_becomes_what_a_new_one_is a_new_worker_does_what_waited, \
                $(foreach database,sqlite postgresql mysql, --deselect \
                  'tests/integration/migrations/test_old_databases.py::test_$(test)[$(database)-noon]'))
