@@ -57,7 +57,7 @@ IN_YOUR_TRANSACTION = {
 DRAINING = {
     # Up to three are looks for what was open when it began to listen.
     "psycopg": (Cost(52, 47, 60), Cost(44, 45, 45)),
-    "asyncpg": (Cost(87, 83, 109), Cost(58, 52, 58)),
+    "asyncpg": (Cost(84, 80, 106), Cost(58, 52, 58)),
     "sqlite": (Cost(72, 12), Cost(205, 42)),
 }
 # A minute of an idle worker, at the most: looks at the lanes, heartbeats, looks for vanished

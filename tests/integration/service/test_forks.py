@@ -69,4 +69,4 @@ def test_from_sqlite(driver: str, what: str, lite_url: str) -> None:
 @pytest.mark.parametrize("what", ["uses", "collects"])
 def test_from_a_broker(what: str, how: str, rabbit: RabbitServer) -> None:
     """Neither do children end the connections to RabbitMQ; they have their own."""
-    assert ran("forks_after_broker", rabbit.url(), what, *how.split()) == "all is well\n"
+    assert ran("forks_after_publishing", rabbit.url(), what, *how.split()) == "all is well\n"

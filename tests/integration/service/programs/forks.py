@@ -11,6 +11,7 @@ import sys
 import threading
 
 from mutirao import Mutirao
+from tests.integration.service.programs.child_process import run_in_child
 from tests.support.waiting import wait_until
 
 app = Mutirao(sys.argv[1])
@@ -52,12 +53,7 @@ assert parents.wait(100)
 assert app.counts()
 parents.clear()
 
-pid = os.fork()
-if pid == 0:
-    child()
-    sys.exit(0)
-_, status = os.waitpid(pid, 0)
-assert os.waitstatus_to_exitcode(status) == 0, status
+run_in_child(child)
 if not idle:
     assert parents.wait(100)
     parents.clear()

@@ -9,13 +9,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 from collections.abc import Callable
 
 from sqlalchemy import NullPool, create_engine, make_url, text
 
 from mutirao import Mutirao
+from tests.integration.service.programs.child_process import run_in_child
 from tests.support.other_sessions import OTHER_SESSIONS
 from tests.support.waiting import wait_until
 
@@ -68,14 +68,7 @@ def child() -> None:
 def fork(again: Callable[[], None]) -> None:
     """Let a child do it; the parent does the same again, in the same sessions."""
     before = sessions()
-    pid = os.fork()
-    if pid == 0:
-        child()
-        if in_loop:
-            os._exit(0)
-        sys.exit(0)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, status
+    run_in_child(child, ends_at_once=in_loop)
     again()
     wait_until(lambda: sessions() == before, deadline=20)  # those of the child end after it
 

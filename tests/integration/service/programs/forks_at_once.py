@@ -6,12 +6,13 @@ of an import that another thread holds would be held for ever in its own child.
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 
 from mutirao import Mutirao
+from tests.integration.service.programs.child_process import run_in_child
 
 LIMIT = 60  # seconds, after which a child that hangs is ended by its alarm
 
@@ -38,13 +39,13 @@ def parent() -> None:
 
 def in_child(run: Callable[[], None]) -> None:
     """Let a child run something, and fail unless it does within the limit."""
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(LIMIT)
-        run()
-        sys.exit(0)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, status
+    run_in_child(partial(within_limit, run))
+
+
+def within_limit(run: Callable[[], None]) -> None:
+    """Run something, or end by a signal."""
+    signal.alarm(LIMIT)
+    run()
 
 
 for _ in range(int(sys.argv[2])):

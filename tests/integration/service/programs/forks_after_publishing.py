@@ -1,4 +1,4 @@
-"""A program that forks when it has enqueued to RabbitMQ: `forks_after_broker URL WHAT [loop]`.
+"""A program that forks when it has enqueued to RabbitMQ: `forks_after_publishing URL WHAT [loop]`.
 
 As `forks_after_use` does with a database, with children that end likewise. What a child enqueues
 arrives, too.
@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import os
 import sys
 from collections.abc import Callable
 from uuid import uuid4
 
 from mutirao import Mutirao
 from mutirao.transports.rabbitmq import RabbitMQ
+from tests.integration.service.programs.child_process import run_in_child
 
 url, what = sys.argv[1:3]
 in_loop = sys.argv[3:] == ["loop"]
@@ -57,14 +57,7 @@ def child() -> None:
 def fork(again: Callable[[], object]) -> None:
     """Let a child do it; the parent does the same again, by the connections that it had."""
     before = connections()
-    pid = os.fork()
-    if pid == 0:
-        child()
-        if in_loop:
-            os._exit(0)
-        sys.exit(0)
-    _, status = os.waitpid(pid, 0)
-    assert os.waitstatus_to_exitcode(status) == 0, status
+    run_in_child(child, ends_at_once=in_loop)
     for _ in range(3):
         again()
     assert connections() == before
