@@ -5,7 +5,12 @@ programs that tests start import from it as it is; `tests/unit/test_rooms.py` re
 Modules are here where a test sets or reads constants of theirs.
 """
 
-from mutirao.engine.brokers import doorbells, schedule_tokens, setup_differences
+from mutirao.engine.brokers import (
+    consumer as broker_consumer,
+    doorbells,
+    schedule_tokens,
+    setup_differences,
+)
 from mutirao.engine.brokers.relay import duty_of
 from mutirao.engine.calls import child_protocol, handler_damage, processes
 from mutirao.engine.calls.attempt import Running
@@ -68,6 +73,7 @@ __all__ = [
     "VersionAnnouncer",
     "VersionWatch",
     "WorkerRow",
+    "broker_consumer",
     "broker_queues",
     "child_protocol",
     "database",

@@ -12,8 +12,11 @@ from pamqp.body import ContentBody
 from pamqp.commands import Basic, Channel
 from pamqp.header import ContentHeader
 
+from mutirao.model.brokers.message import Again, Delivery, Message
 from mutirao.transports.rabbitmq import fields, wire
 from mutirao.transports.rabbitmq.deliveries import SIGN_OF_LIFE, Arrived, DeliveryStream, Taker
+from mutirao.transports.rabbitmq.settling import parcel_for
+from mutirao.transports.rabbitmq.topology import Topology
 
 LARGEST = 9  # bytes
 PLAIN = Basic.Properties(
@@ -212,3 +215,23 @@ async def test_what_the_client_cannot_read(begin: Any) -> None:
         found.append(read)
     assert fields.unwrapped(found[1].properties).marshal() == properties.marshal()
     assert found[2].value == b"x"
+
+
+@pytest.mark.parametrize(
+    ("suspect", "after", "exchange", "rest"),
+    [
+        (False, 0.6, "p-delay-0.5", 0.1),
+        (True, 0.6, "p-delay-0.5", 0.0),
+        (True, 30.0, "p-delay-20", 0.0),
+        (True, 0.0, "p", 0.0),
+    ],
+)
+async def test_a_suspect_waits_for_one_period(
+    line: Line, suspect: bool, after: float, exchange: str, rest: float
+) -> None:
+    """At the end of each it would be sent on, and be there twice if a worker ended then."""
+    line.stream.feed_data(delivered(b"{}"))
+    message = Message(id="7", task="greet", queue="mail", suspect=suspect)
+    again = Again(Delivery(message, b"{}"), message, after)
+    parcel = parcel_for(Topology("p", 20), "mail", line.came[0], again)
+    assert (parcel.exchange, wire.rest_of(parcel.properties)) == (exchange, rest)

@@ -5,18 +5,22 @@ from __future__ import annotations
 import asyncio
 import sys
 from asyncio.subprocess import PIPE
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 from uuid import uuid4
 
 import pytest
 
 from mutirao import Job, Mutirao
+from mutirao.errors import TransportError
+from mutirao.model.brokers.message import Again, Message, Settling
 from mutirao.ports import Transport
+from mutirao.transports import memory
+from mutirao.transports.memory import MemoryTransport
 from mutirao.transports.rabbitmq import RabbitMQ
 from mutirao.transports.rabbitmq.tokens import RabbitTokens
 from mutirao.transports.sqs import SQS
-from tests.support.engine import MAX_LOST_RUNS
+from tests.support.engine import MAX_LOST_RUNS, broker_consumer
 from tests.support.proxy import Proxy
 from tests.support.rabbitmq import RabbitServer, delete_queue, emptied
 from tests.support.sqs import USUAL
@@ -132,6 +136,81 @@ async def test_one_that_ends_its_workers_on_sqs(
     made = f"sqs import SQS\nbroker = SQS({how[0]!r}, {how[1]})"
     assert await run_again_and_again(tmp_path, made) == MAX_LOST_RUNS
     await check(broker, tmp_path)
+
+
+def suspect(n: int, *, noted: bool = False) -> Message:
+    """Return a job that came again."""
+    return Message(
+        id=f"{n:032x}", task="work", args=f'{{"n": {n}}}', queue="mail", suspect=True, noted=noted
+    )
+
+
+async def test_nothing_is_received_soon_after_the_start_of_a_suspect(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Others would be sent anew, and exist twice if it ended its worker meanwhile."""
+    monkeypatch.setattr(broker_consumer, "QUIET", 3_600.0)
+    broker, began, gate = MemoryTransport(), list[int](), asyncio.Event()
+    app = Mutirao(transports={"mail": broker})
+    await broker.declare(["mail"])
+
+    @app.task(queue="mail")
+    async def work(n: int) -> None:
+        began.append(n)
+        await gate.wait()
+
+    async with app.worker(queues=["mail"], concurrency=4):
+        await broker.publish([suspect(1, noted=True)])
+        await until(lambda: began == [1])
+        await work.aenqueue(2)
+        await broker.publish([suspect(3)])
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(until(lambda: len(began) > 1), 0.2)
+        gate.set()
+        await until(lambda: sorted(began) == [1, 2, 3])
+        monkeypatch.setattr(broker_consumer, "QUIET", 0.0)
+        gate.clear()
+        await broker.publish([suspect(4, noted=True)])
+        await until(lambda: began[3:] == [4])
+        await work.aenqueue(5)
+        await until(lambda: began[3:] == [4, 5])
+        gate.set()
+    await app.aclose()
+
+
+async def test_what_comes_with_suspects_waits_until_they_are_sent_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It may end its worker, too."""
+    broker, began = MemoryTransport(), list[int]()
+    sending, sent, settle = asyncio.Event(), asyncio.Event(), memory._Consumer.settle
+    app = Mutirao(transports={"mail": broker})
+    await broker.declare(["mail"])
+
+    async def settle_later(
+        self: memory._Consumer, settlings: Sequence[Settling]
+    ) -> list[TransportError | None]:
+        if any(isinstance(each, Again) for each in settlings):
+            sending.set()
+            await sent.wait()
+        return await settle(self, settlings)
+
+    monkeypatch.setattr(memory._Consumer, "settle", settle_later)
+
+    @app.task(queue="mail")
+    async def work(n: int) -> None:
+        began.append(n)
+
+    await broker.publish([suspect(1), suspect(2)])
+    await work.aenqueue(3)
+    async with app.worker(queues=["mail"], concurrency=4):
+        await sending.wait()
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(until(lambda: bool(began)), 0.2)
+        sent.set()
+        await until(lambda: sorted(began) == [1, 2, 3])
+    assert began[0] == 3
+    await app.aclose()
 
 
 @pytest.fixture

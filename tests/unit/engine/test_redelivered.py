@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mutirao.engine.brokers.redelivered import CUT_LATELY, KEPT_FOR, MOST_KEPT, NOTED_FOR, Suspects
+from mutirao.engine.dispatch.admission import SuspectTurn
 from mutirao.engine.dispatch.executor import MAX_LOST_RUNS
 from mutirao.model.brokers.message import Message
 
@@ -96,3 +97,12 @@ def test_one_at_a_time_is_noted(suspects: Suspects, clock: Clock) -> None:
     suspects.noting()
     clock.now += NOTED_FOR
     assert suspects.may_note()
+
+
+def test_others_wait_the_longer_the_more_there_are() -> None:
+    """Also over several batches: otherwise each would come again five times a second."""
+    batch = SuspectTurn(taken=True)
+    assert [batch.wait() for _ in range(3)] == pytest.approx([0.2, 0.4, 0.6])
+    assert not batch.take()
+    assert SuspectTurn(taken=True, later=batch.later).wait() == pytest.approx(0.8)
+    assert SuspectTurn(taken=True, later=10_000).wait() == 30.0

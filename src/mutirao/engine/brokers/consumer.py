@@ -78,6 +78,9 @@ RETURNED_OFTEN = 5  # times, after which a message is published again: brokers l
 # The prefetch grows by steps, each after as many jobs have run as were held: the first handlers may
 # be shorter than the rest, and no other worker can run what the broker has handed out.
 GROWTH, SHRINK_EVERY = 4, 1.0  # factor; seconds
+# Seconds after the start of a suspect in which nothing is received: what ends its worker does so
+# soon, mostly, and suspects that are published again at that moment exist twice after it.
+QUIET = 1.0
 _RUNS = count(1)  # distinguishes deliveries of the same message, in this process
 
 
@@ -167,6 +170,8 @@ class Receiver:
         )
         self.dispatcher.suspect_from, self.dispatcher.note_start = 1, self._clear_the_way
         self._clearing = 0  # suspects that are about to start
+        self._quiet_until = 0.0
+        self._later = 0  # suspects that were delayed since one started
         what, back = f"cannot consume queue {queue.name!r}", f"consuming queue {queue.name!r} again"
         longest = settings.longest_wait
         self._trouble = LoopRetry(what, back, longest, who="broker", once="text")
@@ -266,9 +271,9 @@ class Receiver:
             log.info("handlers take longer than before; giving back %s jobs", len(stalled))
             self._returns.give_back(stalled)
         await self._resize(consumer)
-        if self._clearing:
+        if (quiet := self._quiet()) > 0:
             dispatcher.changed.clear()
-            await wait_for(dispatcher.changed, MAX_REST)
+            await wait_for(dispatcher.changed, min(MAX_REST, quiet))
             return
         if not (wanted := dispatcher.wanted()):
             await wait_for_room(dispatcher, self._stopping)
@@ -276,7 +281,7 @@ class Receiver:
         seconds = max(0.0, min(MAX_REST, dispatcher.patience()))
         if came := await received(consumer, wanted, seconds, self._stopping):
             self._received += len(came)
-            dispatcher.feed(self._claims(consumer, came))
+            dispatcher.feed(await self._sure(self._claims(consumer, came)))
             await asyncio.sleep(0)
         else:
             dispatcher.expect_none()
@@ -294,7 +299,7 @@ class Receiver:
     def _claims(self, consumer: Consumer, came: Sequence[Delivery]) -> list[Claim]:
         """Return the claims of deliveries that this worker runs; settle the other deliveries."""
         claims, now = [], datetime.now(UTC)
-        turn = SuspectTurn(self.dispatcher.has_suspect())
+        turn = SuspectTurn(self.dispatcher.has_suspect(), self._later)
         for delivery in came:
             run = next(_RUNS)
             message = self._read(consumer, delivery, run, now)
@@ -316,7 +321,24 @@ class Receiver:
                 self._returns.settle(key, again)
             else:
                 claims.append(claim)
+        self._later = turn.later
         return claims
+
+    async def _sure(self, claims: list[Claim]) -> list[Claim]:
+        """Wait until suspects that came with these claims are published again.
+
+        Each claim may end the process. Return them without those that were lost meanwhile.
+        """
+        if not claims or not self._returns.sends_suspects():
+            return claims
+        sent = asyncio.ensure_future(self._returns.sent())
+        try:
+            while not sent.done() and not self._stopping.is_set():
+                self._pulse.turn()
+                await asyncio.wait([sent], timeout=MAX_REST)
+        finally:
+            sent.cancel()
+        return [claim for claim in claims if self._returns.holds((claim.id, claim.run))]
 
     def _not_now(self, delivery: Delivery, message: Message, turn: SuspectTurn) -> Again | None:
         """Return how a message that is not run now is delivered again; None: it is run now.
@@ -335,6 +357,7 @@ class Receiver:
             return None
         if turn.take():
             if message.noted:
+                turn.later = 0
                 return None
             if self._suspects.may_note():
                 self._suspects.noting()
@@ -344,16 +367,25 @@ class Receiver:
     async def _clear_the_way(self, suspect: Claim) -> bool:
         """Wait until republished messages are settled, so that a suspect can start.
 
-        Nothing is received meanwhile. A suspect may end this process at once: messages that were
-        published again and not acknowledged would then exist twice, the suspect's own among them.
+        Nothing is received meanwhile, nor soon after. A suspect may end this process at once:
+        messages that were published again and not acknowledged would then exist twice, the
+        suspect's own among them.
         """
         self._clearing += 1
         try:
             await self._returns.sent()
         finally:
             self._clearing -= 1
+            self._quiet_until = monotonic() + QUIET
             self.dispatcher.changed.set()
         return True
+
+    def _quiet(self) -> float:
+        """Return the seconds for which nothing is received, as a suspect starts; 0: none does."""
+        if self._clearing:
+            return MAX_REST
+        left = self._quiet_until - monotonic()
+        return left if left > 0 and self.dispatcher.holds_suspect() else 0.0
 
     def _read(
         self, consumer: Consumer, delivery: Delivery, run: int, now: datetime

@@ -236,6 +236,15 @@ class DeliverySettler:
             self._all_settled.clear()
             await self._all_settled.wait()
 
+    def holds(self, key: Key) -> bool:
+        """Return whether a delivery is held under this key."""
+        return key in self._held
+
+    def sends_suspects(self) -> bool:
+        """Return whether suspects are being published again."""
+        sending = (self._held[key].settling for key in self._unsettled)
+        return any(isinstance(each, Again) and each.message.suspect for each in sending)
+
     async def sent(self) -> None:
         """Wait until everything that is to be settled by now is settled or lost."""
         left = {key for key in self._unsettled if self._held[key].settling is not None}

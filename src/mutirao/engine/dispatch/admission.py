@@ -47,11 +47,13 @@ class ServedTasks:
 class SuspectTurn:
     """Lets one suspect run, and delays the others of a batch.
 
-    `taken`: whether this process has one already.
+    Parameters:
+        taken: whether this process has one already.
+        later: how many were delayed before since one started.
     """
 
-    def __init__(self, taken: bool) -> None:
-        self._taken, self._later = taken, 0
+    def __init__(self, taken: bool, later: int = 0) -> None:
+        self._taken, self.later = taken, later
 
     def take(self) -> bool:
         """Return whether the next suspect may run; it takes the turn then."""
@@ -60,5 +62,5 @@ class SuspectTurn:
 
     def wait(self) -> float:
         """Return the seconds until the next of the other suspects is due again."""
-        self._later += 1
-        return lost_workers.postponed_for(self._later)
+        self.later += 1
+        return lost_workers.postponed_for(self.later)

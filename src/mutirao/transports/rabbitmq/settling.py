@@ -6,7 +6,7 @@ from dataclasses import replace
 from mutirao.errors import DeliveryLost, MessageTooLarge, TransportError
 from mutirao.model.brokers.message import Again, Bury, Settling
 from mutirao.transports.rabbitmq import foreign, wire
-from mutirao.transports.rabbitmq.delays import next_step
+from mutirao.transports.rabbitmq.delays import first_step, next_step
 from mutirao.transports.rabbitmq.deliveries import Arrived
 from mutirao.transports.rabbitmq.links import Links, Parcel
 from mutirao.transports.rabbitmq.sending import parcel_of, way_of
@@ -79,8 +79,19 @@ def _parcel(topology: Topology, queue: str, message: Arrived, settling: Again | 
             properties = foreign.buried(message, read.id)
         dead = wire.dead_properties(properties, settling.cause)
         return Parcel(topology.dead_exchange, queue, message.body, dead)
+    after = _wait_of(settling)
     if read is None:
-        return parcel_of(topology, settling.message, settling.after)
-    exchange, rest = way_of(topology, settling.after)
+        return parcel_of(topology, settling.message, after)
+    exchange, rest = way_of(topology, after)
     properties = foreign.going_on(message, settling.message, read, rest)
     return Parcel(exchange, queue, message.body, properties)
+
+
+def _wait_of(settling: Again) -> float:
+    """Return the seconds of its delay. A suspect's is one period, shortened to that.
+
+    At the end of a period a message is sent on, by whoever gets it: if a suspect ends that worker
+    before the old one is acknowledged, there are two of it.
+    """
+    after = settling.after
+    return first_step(after).period if after and settling.message.suspect else after
