@@ -123,4 +123,4 @@ def test_who_only_polls_looks_often_among_jobs() -> None:
 
     seen = lived(busy, deaf=True)
     assert len(seen.waits) == 40
-    assert max(seen.waits[1:]) <= LONGEST  # the first may come while it rests as without jobs
+    assert max(seen.waits[1:]) <= LONGEST  # the first may come during a call of `FIRST_CALL`
