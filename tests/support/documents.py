@@ -247,7 +247,8 @@ class Reader:
             _await(process, before, command)
             process.send_signal(signal.SIGINT)
             _await(process, after, command)
-            process.communicate(timeout=DEADLINE)  # a killed one leaves its processes behind
+            process.communicate()  # a killed one leaves its processes behind
+        assert process.returncode != -signal.SIGKILL, f"`{command}` does not end at ^C"
 
     @contextmanager
     def _started(self, command: str) -> Iterator[subprocess.Popen[str]]:
