@@ -20,6 +20,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.scratch import on_disk
+
 ROOT = Path(__file__).parents[2]
 LONG = 600.0  # seconds for a command with what it installs; a test of `make test-all` may take 700
 _KEPT = re.compile(r"PATH|HOME|TMPDIR|PIP_\w+|(https?|all|no)_proxy|SSL_CERT_FILE", re.IGNORECASE)
@@ -166,16 +168,14 @@ def _started(clone: Path, command: str, more: Mapping[str, str]) -> subprocess.P
 
 
 @pytest.fixture(scope="session")
-def clones(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Clones]:
+def clones() -> Iterator[Clones]:
     """Fresh clones; they are large, and removed at the end."""
-    directory = tmp_path_factory.mktemp("clones")
-    yield Clones(directory)
-    shutil.rmtree(directory)
+    with on_disk("mutirao-clones-") as directory:
+        yield Clones(directory)
 
 
 @pytest.fixture(scope="session")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Installed]:
+def installed() -> Iterator[Installed]:
     """Environments of what pages have had installed; removed at the end."""
-    directory = tmp_path_factory.mktemp("installed")
-    yield Installed(directory)
-    shutil.rmtree(directory)
+    with on_disk("mutirao-installed-") as directory:
+        yield Installed(directory)
