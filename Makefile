@@ -38,7 +38,7 @@ OF_PYTHON := --drivers tests/unit tests/integration/tasks \
              --ignore=tests/unit/deploy \
              $(addprefix --ignore=tests/unit/test_,$(addsuffix .py,fixtures hangs house links longest \
                matrix prose prose_of_code reference repeats rooms row_readings site support translations)) \
-             $(foreach page,docs/api docs/first-steps docs/mysql docs/worker, \
+             $(foreach page,docs/api docs/first-steps docs/mysql, \
                --deselect 'tests/unit/test_readme.py::test_what_a_page_shows_works[$(page).md]')
 
 # What the Django of the oldest Python has not, 5.2: tasks, their tests, and what pages show of them.

@@ -51,7 +51,8 @@ DECIDED = {
     "tests/integration/web": ("docs/dashboard.md",),
     "tests/integration/webhooks": ("docs/webhooks.md", "docs/howto/receive-webhooks.md"),
     "tests/integration/worker": (
-        *("docs/tutorial.md", "docs/howto/idempotent-effects.md", "docs/howto/long-jobs.md"),
+        *("docs/tutorial.md", "docs/worker.md"),
+        *("docs/howto/idempotent-effects.md", "docs/howto/long-jobs.md"),
     ),
     "tests/unit/testing": (
         *(f"docs/from/{name}.md" for name in ("apscheduler", "celery", "django-q2", "dramatiq")),

@@ -14,9 +14,9 @@ from tests.faults.simulation.run import simulate
 from tests.support.repeats import Share
 
 ROOT = Path(__file__).parents[3]
-SEEDS, LEAST = 250, 40
+SEEDS, LEAST = 250, 20
 MOST = 200  # seeds until a defect has to be found
-LONG = 30.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
+LONG = 15.0  # seconds: a slow machine does as many as fit, but not fewer than LEAST
 
 
 def test_seeds(share: Share) -> None:

@@ -25,7 +25,9 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return unpack(tmp_path_factory.mktemp("packages"))
 
 
-@pytest.mark.repeats("evening", decided="tests/integration/migrations/test_old_databases.py")
+@pytest.mark.repeats(
+    "noon", "evening", decided="tests/integration/migrations/test_old_databases.py"
+)
 @pytest.mark.parametrize("state", STATES)
 def test_it_becomes_what_a_new_one_is(
     packages: Path, state: str, database_url: str, tmp_path: Path, request: pytest.FixtureRequest

@@ -18,7 +18,7 @@ def _with(driver: str, url: str) -> str:
     return of.render_as_string(hide_password=False)
 
 
-@pytest.mark.repeats("psycopg", decided="tests/integration/service/test_forks.py")
+@pytest.mark.repeats("psycopg", "closes", "uses", decided="tests/integration/service/test_forks.py")
 @pytest.mark.parametrize("what", WHAT)
 @pytest.mark.parametrize("driver", ["asyncpg", "psycopg"])
 def test_from_an_event_loop(driver: str, what: str, pg_url: str) -> None:
@@ -26,6 +26,7 @@ def test_from_an_event_loop(driver: str, what: str, pg_url: str) -> None:
     assert ran(PROGRAM, _with(driver, pg_url), what, "loop") == "all is well\n"
 
 
+@pytest.mark.repeats("collects", decided="tests/integration/service/test_forks.py")
 @pytest.mark.parametrize("what", ["ends", "collects"])
 def test_from_a_portal(what: str, pg_url: str) -> None:
     """They are those of the application's own loop, which runs in a thread."""
@@ -57,6 +58,7 @@ def test_from_an_event_loop_on_mariadb(what: str, migrated_mysql_url: str) -> No
     assert ran(PROGRAM, _with("aiomysql", migrated_mysql_url), what, "loop") == "all is well\n"
 
 
+@pytest.mark.repeats("aiosqlite", decided="tests/integration/service/test_forks.py")
 @pytest.mark.parametrize("what", ["ends", "closes", "collects"])
 @pytest.mark.parametrize("driver", ["pysqlite", "aiosqlite"])
 def test_from_sqlite(driver: str, what: str, lite_url: str) -> None:

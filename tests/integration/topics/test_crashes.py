@@ -26,7 +26,7 @@ from mutirao_conformance.topics import (
 from tests.integration.topics import dying
 from tests.support.waiting import until
 
-pytestmark = pytest.mark.repeats("mysql", "sqlite", decided="tests/conformance")
+pytestmark = pytest.mark.repeats("mysql", "postgresql", decided="tests/conformance")
 
 IN_ORDER = subscription("sorted", order_by="order_id")
 NEWEST = Unique(on_conflict=OnConflict.REPLACE, scope="s3")
