@@ -22,6 +22,7 @@ from mutirao.model.jobs.job import JobState, OutcomeKind
 from mutirao.model.jobs.records import JobFilter
 from mutirao.model.keys.supersede import Supersede
 from mutirao.model.keys.uniqueness import Unique
+from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.limits import Limit, LimitOrigin
 from mutirao.ports import Store
 from mutirao.sql import migrations
@@ -197,6 +198,41 @@ class TestMariadb(OnInnodb, StoreContract):
             other.rollback()
         assert ids_of(claims) == ids[3:]
         assert ids_of(await store.claim(worker, [lane()], 9, now=NOW)) == ids[:3]
+
+    async def test_a_claim_tells_when_a_rate_lets_the_next_start(self, store: Store) -> None:
+        """Nobody notifies of it. A worker that had to look would be late: it looks seldom."""
+        await limited(store, 10, per=1)
+        await put(store, *(due() for _ in range(3)))
+        worker = await join(store)
+        told = []
+        for moment in (0, 0.11, 0.22):
+            claims = await store.claim(worker, [lane()], 9, now=at(moment))
+            assert len(claims) == 1
+            assert isinstance(claims, Claimed)
+            told.append(
+                [
+                    round((each.run_at - NOW).total_seconds(), 2)
+                    for each in claims.woken
+                    if each.run_at
+                ]
+            )
+        assert told == [[0.1], [0.21], []]
+
+    async def test_one_that_started_before_it_was_called(
+        self, store: Store, connection: pymysql.Connection[Cursor]
+    ) -> None:
+        """It may be due a moment before the counter is looked at again; the next one is sent."""
+        await limited(store, 1, per=10)
+        ids = await put(store, *(due() for _ in range(3)))
+        worker = await join(store)
+        assert ids_of(await take(store, worker)) == ids[:1]
+        with connection.cursor() as cursor:
+            cursor.execute("UPDATE mutirao_counter SET probe_at = probe_at + 500000")
+        connection.commit()
+        assert ids_of(await take(store, worker, now=at(10.2))) == [ids[1]]
+        assert await take(store, worker, now=at(10.6)) == []
+        heads = [head for head in await store.lanes(None, now=at(11)) if head.due_in < 100]
+        assert [round(head.due_in, 1) for head in heads] == [9.2]
 
     @pytest.mark.parametrize("moved", ["queue = 'elsewhere'", "run_at = run_at + 1000000"])
     async def test_a_job_that_is_moved_before_it_is_locked(

@@ -56,8 +56,10 @@ def answer(
     yield from words.keep_limits()
     yield from claim.require(worker)
     rules = yield from limits.rules()
-    if rules and (yield from limits.pace(words, rules, moment)):
-        return claim.once_more(Claimed())  # counters are locked, and live rows come first
+    if rules:
+        paced = yield from limits.pace(words, rules, moment)
+        if paced.locked:  # and live rows come first
+            return claim.once_more(Claimed(), paced.woken)
     ids = yield from _waiting(words, rung, moment)
     if rules and ids:
         stopped = yield from _stopped()
@@ -67,7 +69,7 @@ def answer(
         room = yield from limits.let_in(words, rules, asking, len(allowed), moment, held)
         if room is None:
             return claim.once_more(Claimed())
-        fit = room[0]
+        fit = room.taken
     else:
         fit = list(ids)
     if not fit:

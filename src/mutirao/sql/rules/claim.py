@@ -238,10 +238,11 @@ def _claim_within(
         for lane in once(lanes)
         if queue_of(lane.queue) not in stopped
     ]
-    if (yield from limits.pace(words, rules, moment)):
-        return once_more(Claimed())
+    paced = yield from limits.pace(words, rules, moment)
+    if paced.locked:
+        return once_more(Claimed(), paced.woken)
     held: set[CounterName] | None = set() if words.locks else None
-    ids, parked, called, again = list[int](), 0, True, False
+    ids, parked, called, again, woken = list[int](), 0, True, False, paced.woken
     while called and not again:
         called, look, ahead, thin = False, 0, deque(served), len(served) > MAX_LANES_PER_LOOK
         while ahead and _goes_on(ids, limit, parked):
@@ -253,17 +254,18 @@ def _claim_within(
             if room is None:
                 again = True
                 break
-            fit, unfit, more = room
-            yield from take(words, worker, fit, moment)
-            yield from asked.turns.note(queue, [due[id].fairness for id in fit])
-            ids, parked, called = ids + fit, parked + unfit, called or more
-            look = LOOK_AHEAD_JOBS if unfit else 0
+            yield from take(words, worker, room.taken, moment)
+            yield from asked.turns.note(queue, [due[id].fairness for id in room.taken])
+            ids, parked, called = ids + room.taken, parked + room.parked, called or room.called
+            woken += room.woken
+            look = LOOK_AHEAD_JOBS if room.parked else 0
         called = called and _goes_on(ids, limit, parked)
     found = (yield from taken(words, ids)) if ids else []
     claims = fairness.in_order(Claimed(found), lanes, ids)
     if not _goes_on(ids, limit, parked):
-        claims.woken = tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
-    return once_more(claims) if again else claims
+        woken += tuple(Wake(lane.queue, lane.priority, BEFORE_ALL_JOBS) for lane in served)
+    claims.woken, claims.again = woken, again
+    return claims
 
 
 def _next(
@@ -292,9 +294,9 @@ def _goes_on(ids: Sequence[int], limit: int, parked: int) -> bool:
     return len(ids) < limit and parked < most
 
 
-def once_more(claims: Claimed) -> Claimed:
+def once_more(claims: Claimed, woken: tuple[Wake, ...] = ()) -> Claimed:
     """Mark that another transaction is to claim the rest."""
-    claims.again = True
+    claims.again, claims.woken = True, woken
     return claims
 
 

@@ -127,6 +127,30 @@ def asking(
     return {id: found[id] for id in ids if id in found and id in free}
 
 
+class Paced(NamedTuple):
+    """What was done for rates before a claim.
+
+    `locked`: this transaction has locked counters, and is to lock no others. `woken`: where the
+    next jobs are due, once there are tokens for them.
+    """
+
+    locked: bool = False
+    woken: tuple[Wake, ...] = ()
+
+
+class Admitted(NamedTuple):
+    """The jobs of a claim that may run, counted, and how many others were parked.
+
+    `called`: others came back to their lanes, because a job that one limit had room for is parked
+    behind another. `woken`: as in `Paced`.
+    """
+
+    taken: list[int]
+    parked: int
+    called: bool
+    woken: tuple[Wake, ...]
+
+
 def let_in(
     words: Words,
     rules: Sequence[Rule],
@@ -134,13 +158,12 @@ def let_in(
     most: int,
     moment: int,
     held: set[CounterName] | None = None,
-) -> Query[tuple[list[int], int, bool] | None]:
-    """Return up to `most` of these due jobs that may run, counted, and how many were parked.
+) -> Query[Admitted | None]:
+    """Admit up to `most` of these due jobs.
 
-    The last says whether others came back to their lanes, because a job that one limit had room
-    for is parked behind another. `held`: the counters that this transaction has locked, to which
-    those of these jobs are added. None is returned where it has others, and where rows are locked
-    and some had to be made: that is for another transaction, as a new row is locked out of order.
+    `held`: the counters that this transaction has locked, to which those of these jobs are added.
+    None is returned where it has others, and where rows are locked and some had to be made: that is
+    for another transaction, as a new row is locked out of order.
     """
     candidates = [job.candidate(rules) for job in jobs.values()]
     by_name = {rule.name: rule for rule in rules}
@@ -166,9 +189,12 @@ def let_in(
         behind = [(jobs[id], counters[name]) for id, name in admission.parked.items()]
         rows = [(job.id, of.id, job.priority, job.run_at, job.late) for job, of in behind]
         yield from parked.park(words, rows)
+    ahead = list[parked.Place]()
     for name in sorted(set(admission.parked.values())):
         if by_name[name.limit].per is not None and counters[name].probe_at is None:
-            yield from parked.send_ahead(words, counters[name], by_name[name.limit], moment)
+            ahead += yield from parked.send_ahead(
+                words, counters[name], by_name[name.limit], moment
+            )
     spare = {
         counters[name].id: counters[name]
         for job in candidates
@@ -177,7 +203,7 @@ def let_in(
         if by_name[name.limit].per is None and counters[name].room(by_name[name.limit], moment)
     }
     called = (yield from call(words, spare.values(), moment)) if spare else ()
-    return taken, len(admission.parked), bool(called)
+    return Admitted(taken, len(admission.parked), bool(called), _wakes(ahead))
 
 
 def let_go(words: Words, jobs: Collection[int], moment: int) -> Query[tuple[Wake, ...]]:
@@ -220,23 +246,20 @@ def give_back(words: Words, jobs: Collection[int], now: datetime | None) -> Quer
     return (yield from let_go(words, jobs, moment))
 
 
-def pace(words: Words, rules: Iterable[Rule], moment: int) -> Query[bool]:
-    """Call the jobs that rates have tokens for now, where some were waited for.
-
-    Returns whether this transaction has locked counters for that: it is to lock no others.
-    """
+def pace(words: Words, rules: Iterable[Rule], moment: int) -> Query[Paced]:
+    """Call the jobs that rates have tokens for now, where some were waited for."""
     paced = {rule.name for rule in rules if rule.per is not None}
     if not paced:
-        return False
+        return Paced()
     found = yield from read_counters(Condition("c.probe_at <= ?", (moment,)))
     due = [counter for counter in found if counter.name in paced]
     if not due:
-        return False
+        return Paced()
     if words.locks:
         held = yield from hold_counters(words, [counter.id for counter in due])
         due = [each for each in held if each.probe_at is not None and each.probe_at <= moment]
-    yield from call(words, due, moment)
-    return words.locks
+    _, ahead = yield from _move(words, rules, due, moment)
+    return Paced(words.locks, _wakes(ahead))
 
 
 def call(words: Words, counters: Iterable[Counter], moment: int) -> Query[tuple[Wake, ...]]:
@@ -247,16 +270,29 @@ def call(words: Words, counters: Iterable[Counter], moment: int) -> Query[tuple[
 def _call_for(
     words: Words, rules: Iterable[Rule], counters: Iterable[Counter], moment: int
 ) -> Query[tuple[Wake, ...]]:
+    back, ahead = yield from _move(words, rules, counters, moment)
+    return _wakes(back) + _wakes(ahead)
+
+
+def _move(
+    words: Words, rules: Iterable[Rule], counters: Iterable[Counter], moment: int
+) -> Query[tuple[list[parked.Place], list[parked.Place]]]:
+    """Bring parked jobs back, and send others ahead; return the places of both."""
     by_name = {rule.name: rule for rule in rules}
     terms = [(counter, by_name.get(counter.name)) for counter in counters]  # None: it is gone
     back = yield from parked.bring_back(
         words, [(one, NO_LIMIT if rule is None else one.room(rule, moment)) for one, rule in terms]
     )
+    ahead = list[parked.Place]()
     for counter, rule in terms:
         if rule is not None and rule.per is not None:
-            yield from parked.send_ahead(words, counter, rule, moment)
+            ahead += yield from parked.send_ahead(words, counter, rule, moment)
+    return back, ahead
+
+
+def _wakes(places: Iterable[parked.Place]) -> tuple[Wake, ...]:
     woken: dict[tuple[str, int], int] = {}
-    for queue, priority, run_at in back:
+    for queue, priority, run_at in places:
         woken[queue, priority] = min(run_at, woken.get((queue, priority), run_at))
     return tuple(Wake(*lane, from_micros(run_at)) for lane, run_at in woken.items())
 

@@ -4,6 +4,7 @@ Times are in microseconds. The callers have locked the counters.
 """
 
 from collections.abc import Sequence
+from itertools import takewhile
 from operator import itemgetter
 
 from mutirao.model.keys.uniqueness import PARKED
@@ -31,6 +32,9 @@ SELECT p.job, p.run_at, l.queue, p.priority, l.id, p.late FROM (
 ORDER BY p.priority, p.run_at, p.job
 """
 _PRIORITY, _LIVE = 3, 4  # columns of _NEXT
+MOST_GONE = 500  # parked jobs that are looked at together, after one that was gone
+
+Place = tuple[str, int, int]  # a lane, by queue and priority, and when a job in it is due
 
 
 def park(words: Words, jobs: Sequence[Row]) -> Query[None]:
@@ -39,11 +43,9 @@ def park(words: Words, jobs: Sequence[Row]) -> Query[None]:
     yield words.move([(PARKED_MICROS, job) for job, *_ in jobs])
 
 
-def bring_back(
-    words: Words, asked: Sequence[tuple[Counter, int]]
-) -> Query[list[tuple[str, int, int]]]:
+def bring_back(words: Words, asked: Sequence[tuple[Counter, int]]) -> Query[list[Place]]:
     """Bring back up to so many jobs of each counter; return their places. Forget the gone."""
-    places = list[tuple[str, int, int]]()
+    places = list[Place]()
     while asked := [(counter, most) for counter, most in asked if most > 0]:
         answers = yield from all_of([_first(counter, most) for counter, most in asked])
         found = [_merged(*of, rows) for of, rows in zip(asked, answers, strict=True)]
@@ -63,7 +65,7 @@ def bring_back(
     return places
 
 
-def _put_back(words: Words, called: Sequence[Row]) -> Query[list[tuple[str, int, int]]]:
+def _put_back(words: Words, called: Sequence[Row]) -> Query[list[Place]]:
     if called:
         yield from words.drop("mutirao_parked", [row[0] for row in called])
     waiting = [row for row in called if row[_LIVE] is not None]
@@ -72,15 +74,35 @@ def _put_back(words: Words, called: Sequence[Row]) -> Query[list[tuple[str, int,
     return [(queue, priority, run_at) for _, run_at, queue, priority, *_ in waiting]
 
 
-def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Query[None]:
-    """Make the first parked job due when there will be a token."""
-    first, _ = _merged(counter, 1, (yield _first(counter, 1)))
-    at = None
-    if first and rule.most > 0:
+def send_ahead(words: Words, counter: Counter, rule: Rule, moment: int) -> Query[list[Place]]:
+    """Make the first parked job due when there will be a token; return its place then."""
+    first = yield from _first_waiting(words, counter)
+    at, places = None, list[Place]()
+    if first is not None and rule.most > 0:
         at = moment + int(next_look(rule, counter.filled(rule, moment)) * MICROS_PER_SECOND) + 1
-        yield words.move([(at, first[0][0])])
+        job, _, queue, priority, *_ = first
+        yield words.move([(at, job)])
+        places.append((queue, priority, at))
     sql = "UPDATE mutirao_counter SET probe_at = ? WHERE id = ?"
     yield Execute(sql, (at, counter.id), answers=False)
+    return places
+
+
+def _first_waiting(words: Words, counter: Counter) -> Query[Row | None]:
+    """Return the first parked job that still waits; forget those before it, which do not.
+
+    One that was sent ahead is taken from its lane, where it is due, and stays parked: if it was
+    sent ahead again after its end, nobody would be.
+    """
+    most = 1
+    while rows := _merged(counter, most, (yield _first(counter, most)))[0]:
+        gone = [row[0] for row in takewhile(lambda row: row[_LIVE] is None, rows)]
+        if gone:
+            yield from words.drop("mutirao_parked", gone)
+        if len(gone) < len(rows):
+            return rows[len(gone)]
+        most = MOST_GONE
+    return None
 
 
 def _first(counter: Counter, most: int) -> Execute:
