@@ -114,7 +114,9 @@ def test_what_a_handler_has(migrated_mysql_url: str) -> None:
 
 VALUES = [
     *("", "'", '"', "\\", "\\'", "%s?", "a\0b", "á🦘", "x" * 250, "x" * 251, "x" * 70_000),
-    *(None, 0, -7, 1 << 62, True, 1.5, 1e300, b"\x00\xff'", Decimal("1.50"), Level.WARNING),
+    *(None, 0, -7, 1 << 62, True, 1.5, 1e300, Decimal("1.50"), Level.WARNING),
+    # PyMySQL before 1.2 writes bytes as a text, and cannot read those that are none.
+    *([b"\x00\xff'"] if pymysql.VERSION >= (1, 2) else []),
     datetime(2026, 11, 26, 12, 30, 1, 7, tzinfo=UTC),
 ]
 COLUMNS = (
