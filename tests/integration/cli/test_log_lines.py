@@ -98,7 +98,8 @@ logging.config.dictConfig({
     "version": 1,
     "disable_existing_loggers": False,
     "filters": {"job": {"()": "mutirao.telemetry.logs.JobFields"}},
-    "formatters": {"own": {"format": "%(levelname)s|%(name)s|%(message)s|%(job)s",
+    "formatters": {"own": {"()": "logging.Formatter",  # Python 3.11 has no other way to defaults
+                           "fmt": "%(levelname)s|%(name)s|%(message)s|%(job)s",
                            "defaults": {"job": "-"}}},
     "handlers": {"own": {"class": "logging.StreamHandler", "formatter": "own", "filters": ["job"]}},
     "root": {"handlers": ["own"], "level": "WARNING"},
