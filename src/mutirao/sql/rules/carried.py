@@ -1,11 +1,10 @@
 """Doorbells: jobs that a broker carries; see `mutirao.model.brokers.doorbell`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 
 from mutirao.model.brokers.doorbell import Doorbell, rung_lane, unrung_lane
 from mutirao.model.jobs.job import Claim, Lane
-from mutirao.model.limits.claims_and_wakes import Claimed
 from mutirao.model.limits.fairness import once, queue_of
 from mutirao.model.limits.limits import CounterName
 from mutirao.sql.drivers.steps import Execute, Query
@@ -28,7 +27,7 @@ def ring(
     """Ring the doorbells of due jobs."""
     moment = yield from words.moment(now)
     turns = yield from fairness.turns(words, lanes)
-    stopped, ids = (yield from _stopped()), list[int]()
+    stopped, ids = limits.stopped_queues((yield from limits.rules())), list[int]()
     for lane in once(lanes):
         if queue_of(lane.queue) in stopped or len(ids) >= limit:
             continue
@@ -59,16 +58,16 @@ def answer(
     if rules:
         paced = yield from limits.pace(words, rules, moment)
         if paced.locked:  # and live rows come first
-            return claim.once_more(Claimed(), paced.woken)
+            return claim.once_more(paced.woken)
     ids = yield from _waiting(words, rung, moment)
     if rules and ids:
-        stopped = yield from _stopped()
+        stopped = limits.stopped_queues(rules)
         allowed = [id for id, lane in ids.items() if queue_of(lane) not in stopped]
         held: set[CounterName] | None = set() if words.locks else None
         asking = yield from limits.asking(words, allowed)
         room = yield from limits.let_in(words, rules, asking, len(allowed), moment, held)
         if room is None:
-            return claim.once_more(Claimed())
+            return claim.once_more()
         fit = room.taken
     else:
         fit = list(ids)
@@ -93,8 +92,3 @@ def _waiting(words: Words, rung: Sequence[tuple[int, int]], moment: int) -> Quer
         which, values = words.among("id", back)
         yield Execute(_BACK.format(words.by_key) + which, (lane[1], *values), answers=False)
     return {id: lane for id, (_, lane) in found.items()}
-
-
-def _stopped() -> Query[Collection[str | None]]:
-    """Return the queues that are paused."""
-    return {rule.queue for rule in (yield from limits.rules()) if rule.stops_a_queue}

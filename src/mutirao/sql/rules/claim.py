@@ -232,7 +232,7 @@ def _claim_within(
     left for the next.
     """
     words, moment = asked.words, asked.moment
-    stopped = {rule.queue for rule in rules if rule.stops_a_queue}
+    stopped = limits.stopped_queues(rules)
     served = [
         lane._replace(run_at=BEFORE_ALL_JOBS, id=0)
         for lane in once(lanes)
@@ -240,7 +240,7 @@ def _claim_within(
     ]
     paced = yield from limits.pace(words, rules, moment)
     if paced.locked:
-        return once_more(Claimed(), paced.woken)
+        return once_more(paced.woken)
     held: set[CounterName] | None = set() if words.locks else None
     ids, parked, called, again, woken = list[int](), 0, True, False, paced.woken
     while called and not again:
@@ -294,8 +294,9 @@ def _goes_on(ids: Sequence[int], limit: int, parked: int) -> bool:
     return len(ids) < limit and parked < most
 
 
-def once_more(claims: Claimed, woken: tuple[Wake, ...] = ()) -> Claimed:
-    """Mark that another transaction is to claim the rest."""
+def once_more(woken: tuple[Wake, ...] = ()) -> Claimed:
+    """Return no claims, and that another transaction is to claim."""
+    claims = Claimed()
     claims.again, claims.woken = True, woken
     return claims
 

@@ -107,6 +107,11 @@ def rules_of(rows: Iterable[Row]) -> list[Rule]:
     return [Rule(**dict(zip(_TERMS, row, strict=True))) for row in rows]
 
 
+def stopped_queues(rules: Iterable[Rule]) -> set[str | None]:
+    """Return the queues that are paused."""
+    return {rule.queue for rule in rules if rule.stops_a_queue}
+
+
 def asking(
     words: Words, ids: Collection[int], due: tuple[str, int] | None = None
 ) -> Query[dict[int, Asked]]:
