@@ -56,16 +56,22 @@ NOT_OF_OLDEST := --ignore=tests/integration/integrations/test_django_suites.py \
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help headers venv test test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs catalogues drawings extras dist images clean
+.PHONY: help headers venv test test-newest test-oldest test-all check format demo chaos ordeal hammer simulate cron-oracle matrix bench measure docs catalogues drawings extras dist images clean
 
 help:  ## show this
 	@sed -n 's/^\([a-z-]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 13
 
 venv: $(VENV)/.dev  ## build .venv, for development
 
-test: $(VENV)/.compiled .venv-oldest/.compiled  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
+test: test-newest test-oldest  ## run the tests on the newest Python found, and what a Python decides on the oldest (ARGS="-k name")
+
+# Nothing more is installed there while tests run.
+test-newest: $(VENV)/.compiled | $(if $(filter check,$(MAKECMDGOALS)),$(VENV)/.types)
 	@echo "== The newest Python found here: $$($(BIN)/python --version)"
 	$(BIN)/python -m pytest $(PYTEST) $(ARGS)
+
+# One after the other, but with --jobs its environment is made while the newest's tests run.
+test-oldest: .venv-oldest/.compiled | test-newest
 	@echo "== The oldest Python >= 3.11 found here: $$(.venv-oldest/bin/python --version)"
 	@if cmp -s .venv-oldest/.dev $(VENV)/.dev; then \
 		echo "It is the same one with the same packages: its tests have run."; \
