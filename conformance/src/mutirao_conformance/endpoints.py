@@ -139,6 +139,10 @@ class EndpointsContract:
         assert isinstance(found, Endpoint)
         assert (found.method, found.secret, found.previous_secret) == ("PUT", OTHER, SECRET)
         assert found.previous_until == (await seen(store)).previous_until == at(60)
+        assert await store.endpoints.rotate_secret("erp", SECRET, keep=0)  # by nobody's clock
+        [found] = await store.endpoints.to_send(["erp"])
+        assert isinstance(found, Endpoint)
+        assert (found.secret, found.previous_secret, found.previous_until) == (SECRET, None, None)
         await store.endpoints.put(endpoint(secret=None, signer="hub"))
         with pytest.raises(InvalidEndpoint, match="is signed by 'hub'"):
             await store.endpoints.rotate_secret("erp", SECRET, keep=60)

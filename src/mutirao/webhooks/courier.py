@@ -94,18 +94,21 @@ class Courier:
         return call.answer(1_000 * (time.perf_counter() - started), self._now())
 
     def _headers(self, request: WebhookRequest) -> dict[str, str]:
-        now = int(self._now())
         given = {name.lower() for name in request.headers}
         usual = {"User-Agent": AGENT, "Content-Type": "application/json"}
         if not request.body:
             del usual["Content-Type"]
-        signed = {}
-        if request.id is not None:
-            signed = {"webhook-id": request.id, "webhook-timestamp": str(now)}
-        if request.id is not None and request.secrets:
-            signed = sign(request.id, now, request.body, request.secrets)
         ours = {name: value for name, value in usual.items() if name.lower() not in given}
+        signed = {} if request.id is None else self._signed(request, request.id)
         return {**ours, "Accept-Encoding": "identity", **request.headers, **signed}
+
+    def _signed(self, request: WebhookRequest, id: str) -> dict[str, str]:
+        now = self._now()
+        if not request.secrets:
+            return {"webhook-id": id, "webhook-timestamp": str(int(now))}
+        # One that has ended within this second would be usable at the timestamp.
+        usable = [secret for secret in request.secrets if secret.usable(now)]
+        return sign(id, int(now), request.body, usable)
 
     async def _follow(self, request: WebhookRequest, call: _Call) -> None:
         """Call, and follow redirects as often as the request allows."""

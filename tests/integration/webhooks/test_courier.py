@@ -112,6 +112,19 @@ async def test_an_attempts_time_and_constant_id() -> None:
     ]
 
 
+async def test_a_previous_secret_ends_within_a_second() -> None:
+    """Its time counts to the microsecond; the timestamp that is signed is in whole seconds."""
+    until = datetime.fromtimestamp(100.5, UTC)
+    secrets = [Secret.parse(SECRET), Secret.parse(new_secret(), until=until)]
+    times = iter([100.4, 100.4, 100.6, 100.6])
+    async with serving(answering(OK)) as server, Courier(INSIDE, now=times.__next__) as courier:
+        request = WebhookRequest(server.url(), "msg_1", b"x", secrets=secrets)
+        for _ in range(2):
+            await courier.deliver_once(request)
+    signatures = [headers_of(each)["webhook-signature"] for each in server.requests]
+    assert [len(each.split(" ")) for each in signatures] == [2, 1]
+
+
 async def test_retry_after_that_is_said_several_times() -> None:
     """The longest holds, of those that can be read: nobody comes back too early."""
     late = b"HTTP/1.1 503 No\r\nRetry-After: 60\r\nretry-after: 120\r\nRetry-After: soon\r\n\r\n"

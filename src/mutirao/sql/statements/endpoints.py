@@ -91,8 +91,10 @@ def rotate(
             f"endpoint {id!r} is signed by {found.signer!r}, which uses no secret of it; put it"
             " with secret=… in place of the signer"
         )
-    until = None if found.secret is None else dialect.moment(now, keep)
-    before = {"previous_secret": found.secret, "previous_until": until}
+    # What is not kept is not left to the clocks of those who sign.
+    previous = found.secret if keep else None
+    until = None if previous is None else dialect.moment(now, keep)
+    before = {"previous_secret": previous, "previous_until": until}
     return _change(conn, dialect, id, now, secret=secret, **before)
 
 
