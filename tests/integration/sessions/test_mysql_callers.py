@@ -6,6 +6,7 @@ those that a usual session leaves.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -244,6 +245,31 @@ def test_a_session_that_jobs_run_in_is_as_before(
     assert drain(shop, conn=conn) == {"succeeded": 1}
     assert _settings(conn) == before
     conn.rollback()
+
+
+@pytest.mark.parametrize("characters", ["utf16", "utf32"])
+def test_literals_of_wide_characters(
+    mysql: MysqlServer, database: str, shop: Mutirao, opened: Open, is_mariadb: bool,
+    characters: str,
+) -> None:  # fmt: skip
+    """Texts arrive; what MariaDB refuses there is refused with what to do. Nothing is left out."""
+    _empty(mysql, database)
+    conn = opened(_pymysql)
+    _say(conn, f"SET SESSION collation_connection = {characters}_general_ci")
+    plain = shop.tasks["plain"]
+    plain.using(conn=conn, tenant=OTHER, group=OTHER, tags=[OTHER], metadata={"é": OTHER}).enqueue()
+    conn.commit()
+    if is_mariadb:
+        graph = chain(step(plain.job()), step(plain.job()))
+        with pytest.raises(pymysql.err.OperationalError, match="4042") as raised:
+            shop.enqueue_graph(graph, conn=conn)
+        assert "Use SET NAMES utf8mb4" in raised.value.__notes__[0]
+    with mysql.connect(database, charset="utf8mb4") as connection, connection.cursor() as cursor:
+        cursor.execute("SELECT tenant, `group`, tags, metadata FROM mutirao_job")
+        [(tenant, whose, tags, metadata)] = cursor.fetchall()
+    assert (tenant, whose, json.loads(tags), json.loads(metadata)) == (
+        OTHER, OTHER, [OTHER], {"é": OTHER}
+    )  # fmt: skip
 
 
 SETTINGS = (

@@ -31,14 +31,18 @@ _HINT = f" /*+ {' '.join(f'SET_VAR({n} = {v})' for n, v in ROWS.items())} */"
 _FIRST_WORD = re.compile(r"\s*(SELECT|INSERT|UPDATE|DELETE)\b")
 _TEXTS = re.compile(r"\b(?:j\.)?(?:task|args)(?=, |\s+FROM\b)")  # that are read
 _AS_BYTES = r"CAST(\g<0> AS binary)"
-_CHECK_FAILED, _NO_SAVEPOINT = 3819, 1305  # the former of MySQL
+_NO_SAVEPOINT = 1305
 _BACK, _RELEASE = "ROLLBACK TO SAVEPOINT ", "RELEASE SAVEPOINT "
 _ALL_BACK = "The server has rolled back the whole transaction: begin it again."
-_NO_BACKSLASHES = (
-    "If the session's sql_mode has NO_BACKSLASH_ESCAPES: MySQL reads the patterns of our tables'"
-    " checks by it, and refuses every job. Leave that mode out."
-)
-_OF_DIGITS = "CONVERT(UNHEX(?) USING utf8mb4)"
+# What a session may be that is refused so: the first by MySQL, the second by MariaDB.
+_NOTES = {
+    (3819,): "If the session's sql_mode has NO_BACKSLASH_ESCAPES: MySQL reads the patterns of our"
+    " tables' checks by it, and refuses every job. Leave that mode out.",
+    (4042,): "If the session's collation_connection is one of UTF-16 or UTF-32: MariaDB reads no"
+    " path of JSON in these. Use SET NAMES utf8mb4.",
+}
+# By way of an ASCII set: in UTF-16 the digits are two bytes each, and of such UNHEX makes NULL.
+_OF_DIGITS = "CONVERT(UNHEX(CONVERT(? USING ascii)) USING utf8mb4)"
 _EMPTY = "left('-', 0)"  # an empty literal is NULL where MariaDB has EMPTY_STRING_IS_NULL
 # `%` has no meaning where there is ORACLE; a literal in utf8mb3 has another collation than what
 # functions of JSON return, where MariaDB has `character_set_collations`.
@@ -74,8 +78,8 @@ class _Session:
                 self.ended = True
                 self.failed.add_note(_ALL_BACK)
                 return []
-            if number == (_CHECK_FAILED,):
-                error.add_note(_NO_BACKSLASHES)
+            if number in _NOTES:
+                error.add_note(_NOTES[number])
             self.failed = error
             raise
 
