@@ -75,17 +75,21 @@ async def test_a_directory_that_is_there_again(app: Mutirao, tmp_path: Path) -> 
 
 
 @pytest.mark.parametrize(
-    ("task", "args", "why"),
+    ("before", "task", "args", "why"),
     [
-        ("remove_directory", {"again": False}, "No such file or directory"),
-        ("lose_python", {}, "ended with exit code"),
+        ([], "remove_directory", {"again": False}, "No such file or directory"),
+        (["apart"], "remove_directory", {"again": False}, "No such file or directory"),
+        ([], "lose_python", {}, "ended with exit code"),
     ],
+    ids=["directory", "directory of an idle child", "python"],
 )
 async def test_what_cannot_be_mended(
-    app: Mutirao, tmp_path: Path, task: str, args: dict[str, Any], why: str
+    app: Mutirao, tmp_path: Path, before: list[str], task: str, args: dict[str, Any], why: str
 ) -> None:
     """The worker ends with a status of its own, and the job is ready for another one, uncounted."""
     with program(app, tmp_path) as worker:
+        for each in before:  # its child is kept
+            await finished(app, each)
         await finished(app, task, **args)
         id = enqueue(app, "apart")
         assert await asyncio.to_thread(worker.wait, DEADLINE) == 8

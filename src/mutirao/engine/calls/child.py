@@ -32,6 +32,7 @@ from mutirao.engine.calls.child_protocol import (
     ENDED,
     FAILED,
     PROGRESS,
+    UNFIT,
     UP,
     ChildMessage,
     Inbox,
@@ -105,6 +106,9 @@ def _answer(message: ChildMessage, voice: "_Sender", found: "FoundTasks") -> tup
     try:
         mend_standard_streams()
         mend_directory()
+    except OSError as error:
+        return UNFIT, repr(error).encode()
+    try:
         order = msgspec.json.decode(message.body, type=Order)
         task = found.task(order)
         voice.say(BEGUN, message.number)

@@ -23,7 +23,8 @@ PROGRESS = b"t"  # the progress of the attempt
 ALIVE = b"l"  # a sign of life of the attempt
 ENDED = b"e"  # the outcome of the attempt
 FAILED = b"f"  # why the child could not serve the order, as text
-KINDS = (UP, ORDER, BEGUN, PROGRESS, ALIVE, ENDED, FAILED)
+UNFIT = b"x"  # why the child can serve no order, as text
+KINDS = (UP, ORDER, BEGUN, PROGRESS, ALIVE, ENDED, FAILED, UNFIT)
 
 BYTES_PER_READ = 1 << 16
 # Of a child's message; a result is at most 1 MiB, and is quoted in JSON.

@@ -33,6 +33,7 @@ from mutirao.engine.calls.child_protocol import (
     MAX_MESSAGE_BYTES,
     ORDER,
     PROGRESS,
+    UNFIT,
     UP,
     Inbox,
     InvalidMessage,
@@ -266,6 +267,8 @@ class _Child:
             kind, body = said
             if kind == ENDED:
                 return _decoded(body, Outcome)
+        elif kind == UNFIT:
+            raise self._starts.refused(body.decode(errors="replace"))
         if kind == FAILED:
             raise ProcessFailed(f"its process could not run it: {body.decode(errors='replace')}")
         raise InvalidMessage(f"a message of kind {kind!r} which is not expected now")
