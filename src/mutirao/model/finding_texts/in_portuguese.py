@@ -16,6 +16,7 @@ PORTUGUESE: Mapping[str, str] = {
         "revisão {} no esquema {}, como esta versão precisa"
     ),
     "run `mutirao migrate`": "execute `mutirao migrate`",
+    "do as this says": "faça o que ali está escrito",
     "the application has Alembic migrations of its own in this database: with the hooks of"
     " mutirao.integrations.alembic in its env.py they leave these tables alone": (
         "a aplicação tem migrações próprias do Alembic neste banco: com os hooks de"

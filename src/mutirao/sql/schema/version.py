@@ -37,16 +37,20 @@ FINGERPRINT = "fingerprint"  # the column; databases of revision 0100 have none
 _VERSIONS = Path(__file__).parents[1] / "migrations" / "versions"
 
 
-def fingerprint(database: Dialect) -> str:
-    """Return what this package's files give for a database. Ends of lines do not count."""
-    return _fingerprint(database.name)
+def fingerprint(database: Dialect, revision: str | None = None) -> str:
+    """Return what the files of a revision and of those before give for a database.
+
+    Ends of lines do not count. `revision`: None for `head()`.
+    """
+    return _fingerprint(database.name, revision or head())
 
 
 @cache
-def _fingerprint(directory: str) -> str:
+def _fingerprint(directory: str, revision: str) -> str:
     files = sorted(
         (each.relative_to(_VERSIONS).as_posix(), each)
-        for each in _VERSIONS.glob(f"r*/{directory}/*.sql")
+        for number in REVISIONS[: REVISIONS.index(revision) + 1]
+        for each in _VERSIONS.glob(f"r{number}/{directory}/*.sql")
     )
     digest = sha256()
     for name, file in files:
@@ -66,7 +70,11 @@ def head() -> str:
 
 
 class VersionFound(NamedTuple):
-    """The revision of a database, and which files made it; None: these did not say."""
+    """The revision of a database, and which files made it.
+
+    `fingerprint`: None: they did not say, as a migration that was cut off; "": they could not, for
+    want of the column.
+    """
 
     revision: str
     fingerprint: str | None
@@ -81,7 +89,7 @@ def current(connection: Connection, schema: str | None = None) -> VersionFound |
     row = connection.execute(all_columns).mappings().first()
     if row is None:
         return None
-    return VersionFound(_text(row["version_num"]) or "", _text(row.get(FINGERPRINT)))
+    return VersionFound(_text(row["version_num"]) or "", _text(row.get(FINGERPRINT, "")))
 
 
 def _text(value: str | bytes | None) -> str | None:
@@ -89,10 +97,11 @@ def _text(value: str | bytes | None) -> str | None:
     return value.decode() if isinstance(value, bytes) else value
 
 
-def signing(database: Dialect) -> Update:
-    """Return the statement with which the files of this package sign what they have made."""
+def signing(database: Dialect, revision: str | None = None) -> Update:
+    """Return the statement with which the files of a revision sign what they have made."""
     versions = table(VERSION_TABLE, column(FINGERPRINT))
-    return update(versions).values({FINGERPRINT: literal_column(f"'{fingerprint(database)}'")})
+    said = f"'{fingerprint(database, revision)}'"
+    return update(versions).values({FINGERPRINT: literal_column(said)})
 
 
 def check(connection: Connection, schema: str | None = None) -> None:
@@ -141,12 +150,24 @@ def refuse_unfit(connection: Connection, current: VersionFound) -> None:
             f" does not know; it works with {head()}. Upgrade the package to the version that"
             " migrated the database: `pip install --upgrade mutirao`."
         )
-    wanted = fingerprint(dialect_of(connection.dialect))
-    if found == head() and current.fingerprint != wanted:
+    database = dialect_of(connection.dialect)
+    if current.fingerprint not in _accepted(database, found):
         raise SchemaDiffers(
             f"The database's Mutirão tables are at revision {found}, but not the one that this"
-            f" version of mutirao makes (fingerprint {current.fingerprint}, not {wanted}): a state"
-            " between two releases made them, or a script that was cut. Use the version that"
-            " migrated the database; or restore a backup from before, and run"
-            " `mutirao migrate module:app` on that."
+            f" version of mutirao makes (fingerprint {current.fingerprint or 'missing'}, not"
+            f" {fingerprint(database, found)}): a state between two releases made them, or a script"
+            " that was cut. Use the version that migrated the database; or restore a backup from"
+            " before, and run `mutirao migrate module:app` on that."
         )
+
+
+def _accepted(database: Dialect, revision: str) -> set[str | None]:
+    """Return the fingerprints of databases at a revision with which this package can go on.
+
+    Where a migration was cut off at one, the database says what it had said before it.
+    """
+    if revision == head():
+        return {fingerprint(database)}
+    passed = REVISIONS[: REVISIONS.index(revision) + 1]
+    unsigned = {None, ""} if revision == REVISIONS[0] else {None}
+    return unsigned | {fingerprint(database, each) for each in passed}

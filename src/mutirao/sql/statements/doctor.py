@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, func, inspect, select
 
-from mutirao.errors import SchemaError, SchemaMissing
+from mutirao.errors import SchemaDiffers, SchemaError, SchemaMissing, SchemaTooNew
 from mutirao.model.federation.hosts import BY, DELIVER
 from mutirao.model.findings import Finding, Level
 from mutirao.model.jobs.job import JobState
@@ -102,7 +102,9 @@ def _migrations(conn: Connection) -> Iterator[Finding]:
 
 
 def _without_schema(error: SchemaError) -> Finding:
-    return Finding(Level.PROBLEM, "schema", str(error), "run `mutirao migrate`")
+    refused = isinstance(error, SchemaDiffers | SchemaTooNew)  # by `mutirao migrate`, too
+    todo = "do as this says" if refused else "run `mutirao migrate`"
+    return Finding(Level.PROBLEM, "schema", str(error), todo)
 
 
 def _clock(conn: Connection) -> Iterator[Finding]:
