@@ -36,8 +36,10 @@ def configure(form: Format, level: str) -> None:
 
     One record a line; those of child processes, too. `debug` applies to Mutirão alone: at that
     level botocore, aiormq and others log whole messages, with the arguments of jobs and the
-    credentials that sign requests.
+    credentials that sign requests. Python's warnings are records, too: their texts may have line
+    breaks, and come from handlers.
     """
+    logging.captureWarnings(True)
     _use(LineHandler(FORMATTERS[form]()), level)
     log.of_children = partial(configure, form, level)
 

@@ -14,7 +14,7 @@ from tests.integration.cli.test_worker import Worker, working
 NASTY = 'x\n{"level": "CRITICAL"}\r\x1b[2J\u2028'
 
 LOGGING = f"""
-import logging, threading
+import logging, threading, warnings
 from contextvars import copy_context
 
 log = logging.getLogger("shop.orders")
@@ -28,6 +28,7 @@ async def by_loop() -> None:
 @app.task
 def by_thread() -> None:
     log.info("thread %s", NASTY)
+    warnings.warn(NASTY)
     try:
         raise ValueError(NASTY)
     except ValueError:
@@ -85,6 +86,9 @@ def test_each_record_says_of_which_job_it_is(sqlite_shell: Shell) -> None:
         assert each["level"] in ("INFO", "ERROR")
     assert {each["worker"] for each in said[:4]} == {1}
     assert said[2]["error"] == f"ValueError: {NASTY}"
+    [warned] = [each for each in lines if each["logger"] == "py.warnings"]
+    assert f"UserWarning: {NASTY}" in warned["message"]
+    assert (warned["level"], warned["task"]) == ("WARNING", "by_thread")
     [unfit] = [each for each in lines if each["event"] == "log.unwritable"]
     assert "a record of shop.orders cannot be written: TypeError" in unfit["message"]
     starts = [each["task"] for each in lines if each["event"] == "attempt.started"]
