@@ -43,6 +43,8 @@ DRIVERS = ("mysql+pymysql", "mariadb+pymysql", "mysql+aiomysql", "mysql+mysqldb"
 
 # What another one overrides there is shown alone; all that is left is among all at once.
 ALONE = ("quotes", "oracle", "chain", "one row", "unquoted")
+# MySQL greets with autocommit on, whatever its default is, and drivers believe it.
+OF_MYSQL = "MySQL's autocommit"
 AGAIN = pytest.mark.repeats(decided="tests/integration/sessions/test_mysql_defaults.py")
 
 
@@ -50,14 +52,19 @@ AGAIN = pytest.mark.repeats(decided="tests/integration/sessions/test_mysql_defau
     params=[
         *(pytest.param(name, marks=() if name in ALONE else AGAIN) for name in HOSTILE),
         *DRIVERS,
+        *(f"{OF_MYSQL} {driver}" for driver in DRIVERS if driver.startswith("mysql")),
     ]
 )
 def url(request: pytest.FixtureRequest, mysql: MysqlServer) -> Iterator[str]:
     """The URL of an empty database, on a server with such defaults; by each driver with all."""
-    name, driver = mysql.create_database(), "mysql+pymysql"
-    with defaults(mysql, **HOSTILE.get(request.param, ALL_AT_ONCE)):
-        yield mysql.url(name, request.param if request.param in DRIVERS else driver)
-    mysql.drop_database(name)
+    driver = request.param.removeprefix(f"{OF_MYSQL} ")
+    on_mysql = driver != request.param
+    server: MysqlServer = request.getfixturevalue("real_mysql") if on_mysql else mysql
+    name, usual = server.create_database(), "mysql+pymysql"
+    wanted = {"autocommit": 0} if on_mysql else HOSTILE.get(request.param, ALL_AT_ONCE)
+    with defaults(server, **wanted):
+        yield server.url(name, driver if driver in DRIVERS else usual)
+    server.drop_database(name)
 
 
 async def test_work_is_done(url: str) -> None:

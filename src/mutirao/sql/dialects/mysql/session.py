@@ -111,12 +111,20 @@ def _normal(value: str | int) -> object:
 
 
 def set_up(connection: Any) -> None:
-    """Set a new session up; `connection` is one of any driver.
+    """Set a new session up; `connection` is one of any driver, in the mode that it is to have.
+
+    MySQL greets with autocommit on, whatever its own default is. So a driver that was to open a
+    session in autocommit mode believes it and sends nothing: nothing of ours would be committed.
 
     Raises:
         ConfigurationError: it was opened with another character set than utf8mb4, which the
             program that opened it has to set.
     """
+    driver = getattr(connection, "driver_connection", connection)
+    _apply(connection, ", autocommit = 1" if driver.get_autocommit() else "")
+
+
+def _apply(connection: Any, more: str = "") -> None:
     driver = getattr(connection, "driver_connection", connection)
     encoding = getattr(driver, "encoding", _UTF8)
     if encoding.replace("-", "").lower() != _UTF8:
@@ -127,8 +135,8 @@ def set_up(connection: Any) -> None:
         )
     with connection.cursor() as cursor:
         try:
-            for statement in SETTING:
-                cursor.execute(statement)
+            cursor.execute(SETTING[0])
+            cursor.execute(SETTING[1] + more)
         except Exception as error:
             if error.args[:1] == (_NO_SUCH_VARIABLE,) and _lacks_innodb(cursor):
                 raise ConfigurationError(
@@ -155,7 +163,7 @@ def lent(connection: Any) -> Callable[[], None]:
             cursor.execute(f"SET {assigned}")
 
     try:
-        set_up(connection)
+        _apply(connection)
     except BaseException:
         put_back()
         raise
