@@ -58,7 +58,9 @@ def test_what_was_lost_with_a_connection(suspects: Suspects, clock: Clock) -> No
     """The worker lives: it is no suspect, and counts from the beginning; for an hour."""
     suspects.cut(["a"])
     assert suspects.judged(FRESH, 1) == FRESH
-    assert suspects.judged(NOTED, 1) == replace(NOTED, lost=0)
+    anew = replace(NOTED, lost=0)
+    assert suspects.judged(NOTED, 1) == replace(anew, noted=False)  # to be said in the message
+    assert suspects.judged(anew, 1) == anew
     other = replace(FRESH, id="b")
     assert suspects.judged(other, 1).suspect
     clock.now += KEPT_FOR + 1

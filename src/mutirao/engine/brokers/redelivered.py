@@ -47,8 +47,10 @@ class Suspects:
         if not (returned or message.suspect):  # as most
             return message
         cut = message.id in self._cut
-        if cut:  # the worker that held it lives: losses in a row start from zero
-            message = replace(message, lost=0)
+        if cut:
+            # The worker that held it lives: losses in a row start from zero. The message says that
+            # to other workers once it is noted anew.
+            message = replace(message, lost=0, noted=message.noted and not message.lost)
         if not returned or cut or self._clock() < self._cut_lately_until:
             return message
         return replace(message, lost=message.lost + message.noted, suspect=True, noted=False)
