@@ -135,8 +135,9 @@ def _apply(connection: Any, more: str = "") -> None:
         )
     with connection.cursor() as cursor:
         try:
-            cursor.execute(SETTING[0])
-            cursor.execute(SETTING[1] + more)
+            *first, last = SETTING
+            for statement in (*first, last + more):
+                cursor.execute(statement)
         except Exception as error:
             if error.args[:1] == (_NO_SUCH_VARIABLE,) and _lacks_innodb(cursor):
                 raise ConfigurationError(
