@@ -48,8 +48,8 @@ class Suspects:
             return message
         cut = message.id in self._cut
         if cut:
-            # The worker that held it lives: losses in a row start from zero. Other workers read that
-            # in the message, once it is noted again.
+            # The worker that held it lives: losses in a row start from zero. Other workers read
+            # that in the message, once it is noted again.
             message = replace(message, lost=0, noted=message.noted and not message.lost)
         if not returned or cut or self._clock() < self._cut_lately_until:
             return message
