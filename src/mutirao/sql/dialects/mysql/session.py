@@ -120,13 +120,15 @@ def set_up(connection: Any) -> None:
         ConfigurationError: it was opened with another character set than utf8mb4, which the
             program that opened it has to set.
     """
-    driver = getattr(connection, "driver_connection", connection)
-    _apply(connection, ", autocommit = 1" if driver.get_autocommit() else "")
+    _apply(connection, ", autocommit = 1" if _of_driver(connection).get_autocommit() else "")
+
+
+def _of_driver(connection: Any) -> Any:
+    return getattr(connection, "driver_connection", connection)
 
 
 def _apply(connection: Any, more: str = "") -> None:
-    driver = getattr(connection, "driver_connection", connection)
-    encoding = getattr(driver, "encoding", _UTF8)
+    encoding = getattr(_of_driver(connection), "encoding", _UTF8)
     if encoding.replace("-", "").lower() != _UTF8:
         raise ConfigurationError(
             f"the application's engine opens connections whose texts are {encoding}, where ours"
